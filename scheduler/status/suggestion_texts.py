@@ -106,10 +106,10 @@ def paused_text(claim: str, until_s: int) -> str:
 
 
 def gave_up_text(namespace: str, until_s: int) -> str:
-    """Say in a pod's condition that nobody is evicted for it (core/room/takes.py)."""
+    """Say in a pod's condition that no pod of another namespace is evicted for it (core/room/takes.py)."""
     return (
-        f"No pod is evicted for it until {time_text(until_s)}, since pods of namespace {namespace} ended again and "
-        "again soon after others were evicted for them."
+        f"No pod of another namespace is evicted for it until {time_text(until_s)}, since pods of namespace "
+        f"{namespace} ended again and again soon after others were evicted for them."
     )
 
 

@@ -277,7 +277,7 @@ class Making:
             self._pass_over(first, allowance)
             return True
         off = self.berthing.alike(need)[1]
-        if of_look.is_known(need, self.trial, off):
+        if need.own_until_s or of_look.is_known(need, self.trial, off):
             allowance.spend(first.namespace, _PASSING + _PASSING_EACH * first.members())
             return False
         moves = of_look.find(need, self._trial_beside(off), off)

@@ -16,7 +16,6 @@ from scheduler.core.decide.filing import obstacle
 from scheduler.core.groups.surplus import Surplus
 from scheduler.core.model.priority_order import order_members
 from scheduler.core.model.records import PodGroupRecord, PodRecord
-from scheduler.core.model.room import Bound
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.queues.accounts import Accounts, Use, over_limit, over_quota
 from scheduler.core.queues.use import is_fixed
@@ -114,13 +113,12 @@ def _is_ready(pod: PodRecord, attempts: Attempts) -> bool:
 
 
 def _paused(need: Need, pods: Sequence[PodRecord], attempts: Attempts) -> Need:
-    """The need with until when it takes from nobody, if it does. ``pods``: as they are judged."""
+    """The need with until when it takes from nobody, or from no other namespace. ``pods``: as they are judged."""
     facts, wall_s = attempts.snapshot.room_facts, attempts.wall_s
     until_s = paused_until_s(pods, facts.failed_claims, wall_s)
-    gave_up_s = facts.takers_wait.get(pods[0].namespace, 0)
-    if gave_up_s > max(until_s, wall_s):
-        return replace(need, paused_until_s=gave_up_s, paused_by=Bound.GIVEN_UP)
-    return replace(need, paused_until_s=until_s) if until_s else need
+    own_until_s = facts.takers_wait.get(pods[0].namespace, 0)
+    own_until_s = own_until_s if own_until_s > wall_s else 0
+    return replace(need, paused_until_s=until_s, own_until_s=own_until_s) if until_s or own_until_s else need
 
 
 def _may_start(pods: Sequence[PodRecord], attempts: Attempts) -> bool:

@@ -71,7 +71,8 @@ class Ground:
         rules = self.rules(action, self.wanted.claim)
         if not rules.is_entitled():
             return NoRoom(bound=Bound.QUEUE)
-        sifted = Sieve(self.trial, rules, self.budgets, self.trial.residents).sift()
+        own = self.need.pods[0].namespace if self.need.own_until_s else None
+        sifted = Sieve(self.trial, rules, self.budgets, self.trial.residents, own).sift()
         refused = self._bounded(sifted)
         return Allowed(rules, sifted) if refused is None else refused
 

@@ -6,7 +6,6 @@ import msgspec
 
 from scheduler.core.groups.quorum import Quorum
 from scheduler.core.model.records import PodGroupRecord, PodRecord
-from scheduler.core.model.room import Bound
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True):
@@ -15,9 +14,10 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     ``group`` and ``quorum``: of a gang; ``quorum`` says how many of ``pods`` it needs. A pod alone, and one beyond its
     gang's minimum, has no ``quorum`` and is the only one. ``queue``, ``priority``, ``is_fixed`` (it can't be preempted
     itself): of all pods. ``created`` as the API server writes it, and ``delay_ns`` (``preemptionDelay``) from then on:
-    before that it takes from nobody. ``paused_until_s``: until when it takes from nobody (wall clock), 0: it may; and
-    ``paused_by``: for a claim that failed (claim_pause.py), or for what its namespace gave up (takes.py). ``others``:
-    needs that are equal to it but for their pods, and come after it: they may be searched for together.
+    before that it takes from nobody. Until when (wall clock; 0: it may) it takes from nobody as a claim failed
+    (``paused_until_s``, claim_pause.py), and from no other namespace for what its own gave up (``own_until_s``,
+    takes.py). ``others``: needs that are equal to it but for their pods, and come after it: they may be searched for
+    together.
     """
 
     pods: tuple[PodRecord, ...]
@@ -29,7 +29,7 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     created: str = ""
     delay_ns: int = 0
     paused_until_s: int = 0
-    paused_by: Bound = Bound.CLAIMS
+    own_until_s: int = 0
     others: tuple[Need, ...] = ()
 
     @property
@@ -48,7 +48,8 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
         state = self.quorum
         lacks = None if state is None else (state.tree, tuple(state.lacks), state.of_all, state.total)
         places = None if self.group is None else self.group.levels
-        waits = self.delay_ns, self.paused_until_s
+        own = (self.own_until_s, self.pods[0].namespace) if self.own_until_s else None
+        waits = self.delay_ns, self.paused_until_s, own
         return self.queue, self.priority, self.is_fixed, waits, places, lacks, asked
 
     @property

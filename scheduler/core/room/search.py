@@ -90,7 +90,7 @@ def _found(searching: _Searching, several: Ground, actions: Sequence[Action]) ->
     if delayed_s:
         return NoRoom(bound=Bound.DELAY, until_s=delayed_s)
     if need.paused_until_s:
-        return NoRoom(bound=need.paused_by, until_s=need.paused_until_s)
+        return NoRoom(bound=Bound.CLAIMS, until_s=need.paused_until_s)
     trial.residents.refresh(trial)
     refused: list[NoRoom] = []
     for action in actions:
@@ -100,7 +100,7 @@ def _found(searching: _Searching, several: Ground, actions: Sequence[Action]) ->
         if isinstance(found, Found):
             return found
         refused.append(found)
-    return joined(refused)
+    return NoRoom(bound=Bound.GIVEN_UP, until_s=need.own_until_s) if need.own_until_s else joined(refused)
 
 
 def _by(action: Action, allowed: Allowed, searching: _Searching, several: Ground) -> Steps[Found | NoRoom]:

@@ -40,12 +40,13 @@ class Sifted:
 
 @dataclass(slots=True)
 class Sieve:
-    """Of one need and action."""
+    """Of one need and action. ``own``: the namespace that it takes from alone; None: from all."""
 
     trial: Trial
     rules: Rules
     budgets: Budgets
     table: ResidentTable
+    own: str | None = None
 
     def sift(self) -> Sifted:
         """Look at all units and pods."""
@@ -58,6 +59,7 @@ class Sieve:
         self._by_rules(sifted)
         self._by_time(sifted, asked_of)
         self._by_evictions(sifted)
+        self._by_namespace(sifted)
         self._by_budgets(sifted)
         return sifted
 
@@ -115,6 +117,12 @@ class Sieve:
             evicted = trial.evicted.get(unit.owner) if unit is not None else None
             until_s[row] = protection.protected_until_s(evicted, int(started_s[row]), trial.wall_s)
         self._out(sifted, Kept.PROTECTED, until_s > 0, until_s)
+
+    def _by_namespace(self, sifted: Sifted) -> None:
+        """Leave out others, of a namespace that takes from itself alone: of a group all or none are its own."""
+        for row in np.flatnonzero(sifted.able).tolist() if self.own is not None else ():
+            unit = self.table.residents[row]
+            sifted.able[row] = unit is not None and unit.pods[0].namespace == self.own
 
     def _by_budgets(self, sifted: Sifted) -> None:
         if not self.budgets.forbid_nothing:

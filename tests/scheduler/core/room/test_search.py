@@ -415,6 +415,24 @@ def test_a_pod_with_a_claim_that_failed_takes_from_nobody_and_what_is_free() -> 
     assert _gone(answer(node("n1", 2))) == []
 
 
+@pytest.mark.parametrize(("queue_name", "priority"), [("a", 10), ("b", 50)])
+@pytest.mark.parametrize("has_own", [True, False])
+def test_a_namespace_that_gave_up_takes_from_itself_alone(queue_name: str, priority: int, *, has_own: bool) -> None:
+    """By preempting in its queue, and by reclaiming from another one. Without its wait the other pod goes."""
+    objects: list[Any] = [node("n1", 4), *_OWED, waiting("mine", "a", gpus=1, priority=50)]
+    others: dict[str, Any] = {"gpus": 1, "namespace": "others", "age_s": 60}
+    objects += [running(f"other{at}", queue_name, "n1", priority=priority, **others) for at in range(4 - has_own)]
+    if has_own:
+        objects.append(running("own", queue_name, "n1", gpus=1, priority=priority))
+    trial = trial_of(cluster(*objects))
+    assert _gone(find_room(need_of(trial, "mine"), trial)) not in (None, ["own"])
+    found = find_room(msgspec.structs.replace(need_of(trial, "mine"), own_until_s=NOON_S + 60), trial)
+    if has_own:
+        assert _gone(found) == ["own"]
+    else:
+        assert found == NoRoom(bound=Bound.GIVEN_UP, until_s=NOON_S + 60)
+
+
 def test_a_gang_takes_from_nobody_before_its_delay_is_over() -> None:
     objects = [*_OWED, node("n1", 1), running("x", "b", "n1", gpus=1), waiting("w", "a", gpus=1, group="mine")]
     late = pod_group("mine", 1, queue="a", preemptionDelay="13h")  # created at midnight

@@ -193,6 +193,19 @@ def two_teams(gpus: int = 8) -> list[Node | Queue]:
 
 
 # --- stories -----------------------------------------------------------------------------------------------------
+def test_a_namespace_that_gave_up_starts_its_urgent_pods_in_place_of_its_own() -> None:
+    """Nobody else goes for them before its wait is over."""
+    shell = Shell().feed(node(gpus=3), queue("a"), running("own", "a", priority=10))
+    shell.feed(*(running(f"other{at}", "a", priority=10, namespace="others") for at in range(2)))
+    shell.cluster.note_room_facts(RoomFacts(version=1, takers_wait={"ns": 60}))
+    shell.feed(*(waiting(f"high{at}", "a", priority=50) for at in range(2))).run(10)
+    assert (shell.asked, set(shell.placed)) == (["own"], {"high0"})
+    shell.now_ns = 60 * S
+    shell.run(5)
+    assert len(shell.asked) == 2
+    assert set(shell.placed) == {"high0", "high1"}
+
+
 def test_a_team_gets_its_own_back_and_then_all_is_quiet() -> None:
     shell = Shell().feed(*two_teams(), *(running(f"b{at}", "b") for at in range(8)))
     shell.feed(*(waiting(f"a{at}", "a") for at in range(6))).run(10)
