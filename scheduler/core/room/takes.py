@@ -61,7 +61,7 @@ class _Balance:
     last_s: int = 0
 
     def add(self, parts: Mapping[str, int], times: int) -> None:
-        """Count parts of a take so many times."""
+        """Count parts of a take this number of times."""
         for namespace, part in parts.items():
             before = self.of.get(namespace, 0)
             self.of[namespace] = before + times * part
