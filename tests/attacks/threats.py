@@ -680,7 +680,7 @@ THREATS: Final = (
         "thousands of intents or of evictions within an hour, to fill the record of evictions",
         "bytes are divided between the namespaces that room is made for",
         Layer.BOUND,
-        ["tests/scheduler/core/room/test_adding: finds_room_however_many, evictions_of_an_hour"],
+        ["tests/scheduler/core/room/test_adding: finds_room_however_many, beside_one_greedy, evictions_of_an_hour"],
     ),
     Threat(
         "B3",
@@ -713,6 +713,13 @@ THREATS: Final = (
         "a take that its own namespace takes over is given up",
         Layer.RULE,
         ["tests/scheduler/room/test_giving_up: takes_it_over", "tests/scheduler/core/room/test_takes: how_a_take_ends"],
+    ),
+    Threat(
+        "E5",
+        "the same, offset by pods that one of its namespaces took from another one and keeps",
+        "takes are compared by the namespace of the victims",
+        Layer.RULE,
+        ["tests/scheduler/core/room/test_takes: keeps_of_its_other_namespace"],
     ),
     Threat(
         "V8",
