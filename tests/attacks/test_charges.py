@@ -370,7 +370,7 @@ async def _taken(at: Rivals, name: str) -> str:
     async def known() -> str | None:
         found = await _pod(at.ours, name)
         message = scheduled_message(found)
-        return "" if found["spec"].get("nodeName") else message if "No pod is evicted for it" in message else None
+        return "" if found["spec"].get("nodeName") else message if "is evicted for it until" in message else None
 
     return await eventually(known, f"pod {name} to be placed or told", within_s=PATIENCE_S)
 
