@@ -44,7 +44,7 @@ class Wrote(enum.Enum):
     OVERTAKEN = enum.auto()
     #: The API server does not take it: nothing was written but evictions, perhaps.
     REFUSED = enum.auto()
-    #: It may have been written, or somebody else has written: what is there can't be read.
+    #: Whether it was written is not known: the record can't be read.
     UNREAD = enum.auto()
 
 

@@ -248,6 +248,7 @@ def _record(pod: Pod, cls: PodClass, settings: Settings) -> PodRecord:
     labels = meta.labels or {}
     counts_for_us = is_ours(pod, settings) and not is_reservation(pod, settings)
     charged = charges.read(meta.annotations) if counts_for_us and pod.spec.node_name else None
+    pod_group = bounds.name((meta.annotations or {}).get(names.POD_GROUP_NAME, ""))
     # What many pods share is kept once.
     return PodRecord(
         uid=meta.uid,
@@ -259,7 +260,7 @@ def _record(pod: Pod, cls: PodClass, settings: Settings) -> PodRecord:
         created=intern(meta.creation_timestamp or ""),
         priority=pod.spec.priority or 0,
         task_priority=integer(labels.get(names.TASK_PRIORITY_LABEL, "")),
-        pod_group=(pod_group := bounds.name((meta.annotations or {}).get(names.POD_GROUP_NAME, ""))),
+        pod_group=pod_group,
         subgroup=_subgroup(meta),
         controller=controller_of(meta),
         deleting=meta.deletion_timestamp is not None,

@@ -66,7 +66,10 @@ class ListedQueues:
         return self.interned(self._alike.read(pod))
 
     def interned(self, seen: SeenPod) -> SeenPod:
-        """Return a pod that was read with the classes that are kept here."""
+        """Return a pod that was read with the classes that are kept here.
+
+        Of too many names of resources the first are kept: pods may be read before nodes, which say what they offer.
+        """
         if seen.record is None:
             return seen
         cls = seen.record.cls

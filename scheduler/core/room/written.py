@@ -366,11 +366,11 @@ def _evicted(said: dict[str, list[Any]], unread: list[str]) -> dict[str, tuple[i
 
 def times_of(said: list[Any]) -> tuple[int, ...]:
     """When pods of one owner were evicted. Raises ValueError for what nobody writes."""
-    if not 1 <= len(said) <= MOST_TIMES or not all(map(is_time, said)):
+    if not 1 <= len(said) <= MOST_TIMES or not all(map(is_count, said)):
         raise ValueError(f"{said!r:.80}; allowed: 1 to {MOST_TIMES} times in seconds")
     return tuple(sorted(said))
 
 
-def is_time(said: Any) -> bool:
-    """Whether this is a time in seconds."""
+def is_count(said: Any) -> bool:
+    """Whether this is a whole number from 0 on that JSON has exactly: a time in seconds, or a count."""
     return type(said) is int and 0 <= said < _MOST

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from scheduler.core.model.node_pool import NodePool, own_name
-from scheduler.core.room.written import MOST_TIMES, WINDOW_S, Texts, encode, is_time, long, sent_bytes, short, times_of
+from scheduler.core.room.written import MOST_TIMES, WINDOW_S, Texts, encode, is_count, long, sent_bytes, short, times_of
 from wire import names
 
 #: The key of each ConfigMap that has the text.
@@ -212,21 +212,17 @@ def _taken(said: _Taken, of: str, unread: list[str]) -> Taken:
             unread.append(f"{of}: takes: {error}")
             continue
         takes[take.holders[0]] = take
-    counts = {namespace: Counts(*each) for namespace, each in said.counts.items() if all(map(_is_count, each))}
+    counts = {namespace: Counts(*each) for namespace, each in said.counts.items() if all(map(is_count, each))}
     unread += (f"{of}: counts: {said.counts[each]}; {_ALLOWED}" for each in said.counts if each not in counts)
-    if not _is_count(said.last_s):
+    if not is_count(said.last_s):
         unread.append(f"{of}: last_s: {said.last_s}; {_ALLOWED}")
-    return Taken(evicted, takes, counts, said.last_s if _is_count(said.last_s) else 0)
+    return Taken(evicted, takes, counts, said.last_s if is_count(said.last_s) else 0)
 
 
 def _take(said: list[Any]) -> Take:
-    if len(said) < 3 or not is_time(said[0]) or not all(isinstance(uid, str) for uid in said[2:]):
+    if len(said) < 3 or not is_count(said[0]) or not all(isinstance(uid, str) for uid in said[2:]):
         raise ValueError(f"{said!r:.80}; allowed: a time in seconds, namespaces, and UIDs")
     parts = said[1]
-    if not isinstance(parts, dict) or not all(map(_is_count, parts.values())) or sum(parts.values()) != WHOLE:
+    if not isinstance(parts, dict) or not all(map(is_count, parts.values())) or sum(parts.values()) != WHOLE:
         raise ValueError(f"{parts!r:.80}; allowed: parts of {WHOLE} by namespace")
     return Take(said[0], tuple(map(long, said[2:])), parts)
-
-
-def _is_count(said: Any) -> bool:
-    return type(said) is int and 0 <= said < _MOST
