@@ -99,8 +99,8 @@ def _protected_keys(who: Identities) -> cel.Manifest:
     the two ways it comes (``pods/NAME/binding``, or the older ``bindings``). The webhook runs before this and has
     stripped the pods of our scheduler. What a new pod may bring along, and is fixed from then on, no Binding may bring.
 
-    Who may change Queues may rewrite the queue that a placed pod is charged to: it may be one that was deleted, or has
-    another name now, and nobody else could move the pod.
+    A user who may update Queues may rewrite the queue that a placed pod is charged to. Without that nobody could move a
+    pod whose Queue was deleted, or was made again under another name.
     """
     charge = cel.text(names.CHARGED)
     annotation = cel.is_one_of(protected.ANNOTATIONS, protected.ANNOTATION_PREFIXES, protected.ANNOTATION_SHAPES)
