@@ -18,7 +18,9 @@ STORIES: Final = "stories"
 def wrong(root: Path, folders: tuple[str, ...] = FOLDERS) -> Iterator[str]:
     """Yield a sentence for each folder of modules without tests, and for each folder of tests without modules."""
     for folder in folders:
-        modules = {path.parent.relative_to(root) for path in (root / folder).rglob("*.py") if path.name != "__init__.py"}
+        modules = {
+            path.parent.relative_to(root) for path in (root / folder).rglob("*.py") if path.name != "__init__.py"
+        }
         tested = {path.parent.relative_to(root / "tests") for path in (root / "tests" / folder).rglob("test_*.py")}
         for missing in sorted(modules - tested):
             yield f"{missing}: has no tests; make tests/{missing}/test_{missing.name}.py"

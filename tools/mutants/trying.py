@@ -20,7 +20,6 @@ from typing import Final
 
 import msgspec
 
-from tools.mirrored import BY
 from tools.mutants.sites import Mutant
 
 _MARKS: Final = "not cluster and not node and not helm and not browser"
@@ -93,8 +92,8 @@ def _matching(root: Path, path: str) -> tuple[str, ...]:
     parent, _, name = module.rpartition(".")
     imported = (f"from {module} import", f"import {module}\n", f"from {parent} import {name}\n")
     folder = root / "tests" / path.partition("/")[0]
-    named = (root / "tests" / Path(path).parent / f"test_{name}.py", root / BY.get(path, ""))
-    found = [file for file in named if file.is_file()]
+    named = root / "tests" / Path(path).parent / f"test_{name}.py"
+    found = [named] if named.is_file() else []
     found += [file for file in sorted(folder.rglob("test_*.py")) if any(i in file.read_text() for i in imported)]
     return tuple(dict.fromkeys(str(file.relative_to(root)) for file in found))
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tools.mirrored import BY
 from tools.mutants.__main__ import all_mutants, equivalents, keys, killed_percent, line, report, sample
 from tools.mutants.sites import Mutant
 from tools.mutants.trying import End, Stage, copied, stages, tried
@@ -118,9 +117,9 @@ def test_the_server_in_memory_is_held_against_the_contract_too() -> None:
     assert paths["package"] == ("tests/kube", "tests/contract")
 
 
-def test_a_module_that_a_file_of_another_name_tests_is_tried_by_that_file() -> None:
+def test_a_module_without_a_test_file_of_its_name_is_tried_by_those_that_import_it() -> None:
     module, *_ = stages(ROOT, "scheduler/core/nodes/table.py")
-    assert module.paths[0] == BY["scheduler/core/nodes/table.py"]
+    assert "tests/scheduler/core/snapshot/test_statement.py" in module.paths
 
 
 def test_a_draw_is_the_same_for_the_same_seed(tree: Path) -> None:
