@@ -20,7 +20,7 @@ MODULE = "core/quota/tree.py"
         ([MODULE, "tests/core/test_tree.py"], ["core/quota: has no tests", "tests/core: no folder core has modules"]),
         ([MODULE, "tests/core/stories/test_tree.py"], ["core/quota: has no tests"]),
         ([MODULE, "tests/core/quota/test_tree.py", "tests/core/quota/stories/test_reclaim.py"], []),
-        ([MODULE, "tests/core/quota/test_tree.py", "tests/core/old/test_tree.py"], ["tests/core/old: no folder core/old"]),
+        ([MODULE, "tests/core/quota/test_a.py", "tests/core/old/test_b.py"], ["tests/core/old: no folder core/old"]),
     ],
 )
 def test_of_a_tree(tmp_path: Path, files: list[str], expected: list[str]) -> None:
