@@ -15,8 +15,7 @@ from pathlib import Path
 import msgspec
 
 from bench.bytecode import bytecode
-from bench.result import Figures, LeftOut, Result, conditions
-from bench.sizes import FULL, SMALL, Sizes
+from bench.result import FULL, SMALL, Figures, LeftOut, Result, Sizes, conditions
 from tools import controlplane
 
 #: In the order in which they run.

@@ -16,11 +16,9 @@ import msgspec
 
 from bench import procfs, stage
 from bench.caller import GIVE_UP_S, Order, Told
-from bench.forms import USUAL
-from bench.quantiles import quantile, spread_ms
-from bench.result import Figures
+from bench.objects import USUAL
+from bench.result import Figures, Sizes, quantile, spread_ms
 from bench.reviews import Recorded, recorded
-from bench.sizes import Sizes
 from tools.cluster.deployment import ADMISSION, Deployment, Options
 from tools.cluster.plane import ControlPlane
 

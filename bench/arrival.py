@@ -13,9 +13,7 @@ import msgspec
 
 from bench import objects, stage
 from bench.contenders import ALONE, STOCK_QPS, Contender, Moorage, Stock
-from bench.quantiles import spread_ms
-from bench.result import Figures
-from bench.sizes import Sizes
+from bench.result import Figures, Sizes, spread_ms
 from bench.stage import Stage
 from tools.cluster.deployment import Deployment, Options
 from tools.cluster.plane import ControlPlane

@@ -14,10 +14,8 @@ import anyio
 from bench import objects, procfs, stage
 from bench.contenders import ALONE, Moorage
 from bench.objects import Manifest
-from bench.observer import Observer
-from bench.result import Figures
-from bench.sizes import Sizes
-from bench.stage import Stage
+from bench.result import Figures, Sizes
+from bench.stage import Observer, Stage
 from kube.client.api import check
 from kube.client.listing import WHOLE_BYTES
 from tools.cluster.deployment import Deployment, Options

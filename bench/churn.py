@@ -17,8 +17,7 @@ import anyio
 from bench import objects, procfs, sharing, stage
 from bench.contenders import ALONE
 from bench.objects import Manifest
-from bench.result import Figures
-from bench.sizes import Sizes
+from bench.result import Figures, Sizes
 from bench.stage import Stage
 from tools.cluster.deployment import BINDER, COMPONENTS, SCHEDULER, Deployment
 from tools.cluster.plane import ControlPlane

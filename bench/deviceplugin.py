@@ -30,7 +30,7 @@ import yaml
 from admission.policies import policy_manifests
 from bench.bytecode import bytecode
 from bench.procfs import cpu_s, main_thread_cpu_s, memory_mib
-from bench.quantiles import quantile
+from bench.result import quantile
 from gpu.book import Book, Entry, render
 from nodeagent.core.judging import History, Rules, judge
 from nodeagent.core.messages import Report, write_report

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from bench.quantiles import quantile
+from bench.result import quantile
 from tools.cluster.deployment import Deployment, Options
 from tools.cluster.nodeagent import NodeAgent
 from tools.cluster.plane import ControlPlane

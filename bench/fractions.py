@@ -14,9 +14,7 @@ import anyio
 
 from bench import objects, procfs, sharing, stage
 from bench.objects import Manifest
-from bench.quantiles import spread_ms
-from bench.result import Figures
-from bench.sizes import Sizes
+from bench.result import Figures, Sizes, spread_ms
 from tools.cluster.deployment import BINDER, COMPONENTS, SCHEDULER
 from tools.cluster.plane import ControlPlane
 

@@ -9,8 +9,7 @@ import anyio
 
 from bench import objects, stage
 from bench.contenders import ALONE, Moorage
-from bench.result import Figures
-from bench.sizes import Sizes
+from bench.result import Figures, Sizes
 from bench.stage import Stage
 from tools.cluster.deployment import Deployment, Options
 from tools.cluster.plane import ControlPlane

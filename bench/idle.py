@@ -8,8 +8,7 @@ import anyio
 
 from bench import objects, procfs, stage
 from bench.contenders import Stock
-from bench.result import Figures
-from bench.sizes import Sizes
+from bench.result import Figures, Sizes
 from tools.cluster.deployment import COMPONENTS, Deployment, Options
 from tools.cluster.plane import ControlPlane
 

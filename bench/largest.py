@@ -23,7 +23,7 @@ from admission import bounds
 from admission.bounds import Bounds
 from admission.review import PodAdmission
 from admission.settings import Choices, Settings
-from bench.forms import FORMS, USUAL, Form, Manifest
+from bench.objects import FORMS, USUAL, Form, Manifest
 from wire import names
 
 SIZES_KIB: Final = (64, 256, 1024)

@@ -20,8 +20,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from bench.result import Figures, LeftOut
-from bench.sizes import Sizes
+from bench.result import Figures, LeftOut, Sizes
 from cli.memory import HARDLY_EVER, rare_collections
 from cli.progress import Progress
 from cli.traces import options

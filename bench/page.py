@@ -16,8 +16,7 @@ import anyio
 import msgspec
 
 from bench import procfs
-from bench.result import Figures
-from bench.sizes import Sizes
+from bench.result import Figures, Sizes
 from cli.page.access import Open
 from cli.page.answering import Answering
 from cli.page.door import Door

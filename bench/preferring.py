@@ -6,8 +6,7 @@ As each pod that is bound changes what the next one prefers, this measures what 
 from __future__ import annotations
 
 from bench import objects, whole
-from bench.result import Figures
-from bench.sizes import Sizes
+from bench.result import Figures, Sizes
 
 _ZONES = 3
 

@@ -17,7 +17,7 @@ from admission.certs import serving_certificate
 from admission.manifests import UrlEndpoint, webhook_manifests
 from admission.server import MUTATE_PATH, VALIDATE_PATH
 from bench import stage
-from bench.forms import USUAL, Manifest
+from bench.objects import USUAL, Manifest
 from bench.stage import Stage
 from kube.client.api import MERGE_PATCH, check
 from kube.client.clock import SystemClock

@@ -8,9 +8,7 @@ from __future__ import annotations
 import anyio
 
 from bench import objects, sharing, stage
-from bench.quantiles import spread_ms
-from bench.result import Figures
-from bench.sizes import Sizes
+from bench.result import Figures, Sizes, spread_ms
 from tools.cluster.plane import ControlPlane
 
 _NODES = 20

@@ -21,8 +21,7 @@ from admission.tracing import Review
 from admission.tracing import Traced as AdmissionTraces
 from bench import objects, procfs, stage
 from bench.contenders import ALONE, Moorage
-from bench.result import Figures
-from bench.sizes import Sizes
+from bench.result import Figures, Sizes
 from bench.stage import Stage
 from binder.telemetry.tracing import Traced as BinderTraces
 from cli.tracing.exporting import Exporting

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from bench.forms import FORMS, Form
+from bench.objects import FORMS, Form
 from gpu import record
 from gpu.dialects import combine
 from gpu.translation import Translation

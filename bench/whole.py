@@ -17,8 +17,7 @@ import anyio
 from bench import objects, procfs, stage
 from bench.contenders import ALONE, STOCK_QPS, Contender, Moorage, Stock
 from bench.objects import Manifest
-from bench.result import Figures
-from bench.sizes import Sizes
+from bench.result import Figures, Sizes
 from bench.stage import Stage
 from tools.cluster.deployment import ADMISSION, Deployment, Options
 from tools.cluster.plane import ControlPlane

@@ -1,6 +1,8 @@
 """Pages of docs/reference that are made from the code: ``python -m tools.referencedoc write``, and ``check``.
 
 What stands above the line that says so is written by hand; what stands below is made from the code.
+
+Constants of a module with the ``#:`` comments above them, for tables of the documentation.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from admission.objects.texts import TEXTS
 from nodeagent.core.xids import CATALOGUE, EXCEPTIONS, Cure, Xid, counts, cure_of
@@ -18,12 +20,40 @@ from scheduler.status import advice
 from scheduler.status.anchors import anchor
 from scheduler.status.reasons import KIND_WORDS
 from scheduler.status.suggestion_texts import KEPT_WORDS
-from tools.commented import Constant, constants
 from wire.crds.definition import Definition
 from wire.crds.render import DEFINITIONS
 from workloads.core.case import Kind, Makes, Name, Top
 from workloads.core.kinds import KINDS, OTHER
 from workloads.core.rules import alone
+
+_ROOT: Final = Path(__file__).parent.parent
+_SECTION: Final = re.compile(r"# --- (?P<title>.+?) -+$")
+_COMMENT: Final = re.compile(r" *#: ?(?P<text>.*)$")
+_CONSTANT: Final = re.compile(r' *(?P<name>[A-Z][A-Z0-9_]*)(?:: Final)? = "(?P<value>[^"]*)"(?:  # .*)?$')
+
+
+class Constant(NamedTuple):
+    """A text that a module names: its section, if the module has sections, and what its comment says of it."""
+
+    section: str
+    name: str
+    value: str
+    comment: str
+
+
+def constants(path: str) -> Iterator[Constant]:
+    """Read a file, by its path from the root of the repository."""
+    section, comment = "", []
+    for line in (_ROOT / path).read_text(encoding="utf-8").splitlines():
+        if found := _SECTION.match(line):
+            section = found["title"]
+        if found := _COMMENT.match(line):
+            comment.append(found["text"])
+            continue
+        if found := _CONSTANT.match(line):
+            yield Constant(section, found["name"], found["value"], " ".join(comment))
+        comment = []
+
 
 FOLDER: Final = Path(__file__).parent.parent / "docs" / "reference"
 _BEGIN: Final = "<!-- Made by `make reference` from the code: change that. -->\n"

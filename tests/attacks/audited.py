@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 
 from tools.cluster.plane import ControlPlane
-from tools.rightsused import ACCOUNTS
+from tools.rights import ACCOUNTS
 from wire import names
 
 _GROUPS: Final = {"group": names.SCHEDULING_GROUP, "resources": ["podgroups"]}

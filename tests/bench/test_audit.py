@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from bench.audit import Log, tally
+from bench.writes import Log, tally
 
 BINDER = "kai-scheduler:moorage-binder"
 

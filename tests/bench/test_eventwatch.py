@@ -3,7 +3,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from bench.eventwatch import EventWatch
+from bench.stage import EventWatch
 from tests.conftest import AnyioBackend
 from tests.kube.scripted import ScriptedTransport, Watch, ok
 

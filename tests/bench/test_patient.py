@@ -5,7 +5,7 @@ from collections import deque
 import anyio
 import pytest
 
-from bench.patient import Patient
+from bench.sharing import Patient
 from kube.client.errors import Timeout
 from tests.conftest import AnyioBackend
 from tests.kube.scripted import Answer, ScriptedTransport, ok, refusal

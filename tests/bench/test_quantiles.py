@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.quantiles import quantile, spread_ms
+from bench.result import quantile, spread_ms
 
 
 @pytest.mark.parametrize(("q", "value"), [(0.0, 1), (0.5, 50), (0.99, 99), (1.0, 100)])

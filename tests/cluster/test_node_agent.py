@@ -24,8 +24,7 @@ from tests.nodeagent.kubeletapi.kubelets import kubelet
 from tests.nodeagent.kubeletapi.played import PlayedKubelet, listening
 from tests.pauses import pause_s
 from tools import manifests
-from tools.cluster.agentpod import AgentPod
-from tools.cluster.nodeagent import NodeAgent
+from tools.cluster.nodeagent import AgentPod, NodeAgent
 from tools.cluster.plane import ControlPlane
 from tools.node.gpus import MACHINE, made_up, write_machine
 from tools.rest import Rest, RestError

@@ -39,8 +39,7 @@ from scheduler.watch.cache import Cache
 from scheduler.watch.sinks import PodSink
 from tests.contract.cluster import Cluster, pod
 from tests.contract.conftest import NewCluster
-from tools.faultyproxy import FaultyProxy
-from tools.mishaps import Deck, Kind, catalogue
+from tools.faultyproxy import Deck, FaultyProxy, Kind, catalogue
 from wire import names
 from wire.core import Binding, ObjectMeta, ObjectReference, Pod
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from tests.node.pods import NAMESPACE, Machine
 from tools.cluster.deployment import BINDER, Deployment, Options
 from tools.cluster.plane import ControlPlane
-from tools.node import needs
+from tools.node import debian
 from tools.node.claimnode import ClaimNode
 from tools.node.dradriver import NAME
 
@@ -21,7 +21,7 @@ def plane_with(node: str, device_class: str, *, gates: Sequence[str] = (), **spe
 
     ``gates``: feature gates that are on, for the node, too.
     """
-    lacks = needs.missing()
+    lacks = debian.missing()
     assert not lacks, lacks
     with ControlPlane(nodes=[node], feature_gates=dict.fromkeys(gates, True)) as plane:
         nvidia = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "nvidia"}}

@@ -11,7 +11,7 @@ from tests.node.histories.scenarios import MOST_PODS, NODE
 from tests.node.pods import Machine
 from tools.cluster.deployment import BINDER, SCHEDULER, Deployment, Options
 from tools.cluster.plane import ControlPlane
-from tools.node import needs
+from tools.node import debian
 from tools.node.node import Node
 
 #: What GPU feature discovery says of such a machine.
@@ -21,7 +21,7 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="session")
 def plane() -> Iterator[ControlPlane]:
-    lacks = needs.missing()
+    lacks = debian.missing()
     assert not lacks, lacks
     with ControlPlane(nodes=[NODE]) as plane:
         nvidia = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "nvidia"}}

@@ -26,7 +26,7 @@ from tests.node.pods import Machine, eventually, share
 from tools.chart import CHART
 from tools.cluster.plane import ControlPlane
 from tools.images import build
-from tools.node import needs, rootfs
+from tools.node import debian, rootfs
 from tools.node.node import Node
 from tools.rest import RestError
 
@@ -78,7 +78,7 @@ subjects: [{{kind: ServiceAccount, name: reader, namespace: default}}]
 
 @pytest.fixture
 def cluster() -> Iterator[Machine]:
-    if why := needs.service_trial():
+    if why := debian.service_trial():
         pytest.skip(f"LEFT OUT: Services can't be had on this machine: {why}")
     archives = [rootfs.pause_archive(), rootfs.reservation_archive(), build.archive("components")]
     with (

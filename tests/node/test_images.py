@@ -16,7 +16,7 @@ from tests.node.pods import Machine, Pod, eventually, pod
 from tools.cluster.deployment import Deployment
 from tools.cluster.plane import ControlPlane
 from tools.images import build
-from tools.images.recipe import RECIPES
+from tools.images.containerfile import RECIPES
 from tools.node.node import CTR
 from wire import names
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.node.pods import eventually
 from tools.guard import cgroup_folders
-from tools.node import needs
+from tools.node import debian
 
 pytestmark = pytest.mark.node
 ROOT = Path(__file__).parents[2]
@@ -59,7 +59,7 @@ def left(folders: list[Path]) -> list[str]:
 
 
 def test_a_killed_owner_leaves_nothing() -> None:
-    assert needs.missing() == []
+    assert debian.missing() == []
     owner = subprocess.Popen([sys.executable, "-c", textwrap.dedent(_OWNER)], cwd=ROOT, stdout=subprocess.PIPE)
     assert owner.stdout is not None
     node, plane, cgroup = json.loads(owner.stdout.readline())

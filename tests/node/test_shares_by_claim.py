@@ -14,7 +14,7 @@ import pytest
 from tests.node.pods import NAMESPACE, Machine, eventually, share
 from tools.cluster.deployment import Deployment, Options
 from tools.cluster.plane import ControlPlane
-from tools.node import needs
+from tools.node import debian
 from tools.node.claimnode import ClaimNode
 from tools.node.dradriver import NAME
 from wire import names
@@ -28,7 +28,7 @@ _CLAIMS = f"/apis/resource.k8s.io/v1/namespaces/{NAMESPACE}/resourceclaims"
 
 @pytest.fixture(scope="module")
 def plane() -> Iterator[ControlPlane]:
-    lacks = needs.missing()
+    lacks = debian.missing()
     assert not lacks, lacks
     with ControlPlane(nodes=[_NODE]) as plane:
         nvidia = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "nvidia"}}

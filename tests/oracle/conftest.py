@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tools.kubeoracle import program
-from tools.kubeoracle.asking import Oracle
+from tools.kubeoracle.program import Oracle
 
 
 @pytest.fixture(scope="session")

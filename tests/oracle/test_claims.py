@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from tests.whole import IS_WHOLE
-from tools.kubeoracle.asking import Oracle, Question
 from tools.kubeoracle.comparing_claims import ours, run
+from tools.kubeoracle.program import Oracle, Question
 
 pytestmark = pytest.mark.oracle
 _SLICE = 1_000

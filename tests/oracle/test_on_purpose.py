@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from scheduler.core.model.settings import Settings
-from tools.kubeoracle.asking import Oracle
 from tools.kubeoracle.ours import answer
+from tools.kubeoracle.program import Oracle
 
 pytestmark = pytest.mark.oracle
 _ANTI = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tools.kubeoracle import program
-from tools.kubeoracle.asking import Oracle, OracleFailed
+from tools.kubeoracle.program import Oracle, OracleFailed
 
 
 def test_its_cache_folder_changes_with_its_text(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from typing import Any, Final
 import pytest
 
 from tests.whole import seeds
-from tools.kubeoracle.asking import Oracle, Question
 from tools.kubeoracle.comparing_claims import ours
+from tools.kubeoracle.program import Oracle, Question
 
 pytestmark = pytest.mark.oracle
 

@@ -6,7 +6,7 @@ import pytest
 
 from scheduler.core.snapshot.pod_counts import PodCounts
 from tests.whole import IS_WHOLE
-from tools.kubeoracle.asking import Oracle
+from tools.kubeoracle.program import Oracle
 from tools.kubeoracle.sequences import run_sequence
 
 pytestmark = pytest.mark.oracle

@@ -14,9 +14,9 @@ from tests.e2e.placing.of_pods import APART, NEAR
 from tests.e2e.placing.of_preferences import PREFERENCES
 from tests.e2e.placing.of_spread import SPREAD
 from tests.e2e.placing.story import NAMESPACES, NEW, Story
-from tools.kubeoracle.asking import Oracle
-from tools.kubeoracle.comparing_scores import SAME, better_than
+from tools.kubeoracle.comparing import SAME, better_than
 from tools.kubeoracle.ours import answer
+from tools.kubeoracle.program import Oracle
 from wire import names
 
 pytestmark = pytest.mark.oracle

@@ -17,8 +17,7 @@ from kube.client.http import HttpTransport
 from kube.client.transport import Response
 from kube.memory.faults import NOTHING, End, Fault
 from kube.memory.lines import expired_line
-from tools.faultyproxy import FaultyProxy
-from tools.mishaps import Kind
+from tools.faultyproxy import FaultyProxy, Kind
 
 LINES = [b'{"line":%d}' % number for number in range(4)]
 PATH = "/api/v1/pods"

@@ -13,7 +13,7 @@ import pytest
 from cli.version import VERSION
 from tests.whole import IS_WHOLE
 from tools.images import layers
-from tools.images.recipe import ROOT
+from tools.images.containerfile import ROOT
 
 pytestmark = pytest.mark.thorough
 

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from kube.memory.faults import NOTHING, Fault
-from tools.mishaps import Deck, Kind, catalogue
+from tools.faultyproxy import Deck, Kind, catalogue
 
 
 def deck(seed: int = 1) -> Deck:

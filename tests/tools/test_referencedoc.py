@@ -9,8 +9,7 @@ import pytest
 
 from gpu.cause import Cause
 from scheduler.core.model.verdict import Code
-from tools.commented import constants
-from tools.referencedoc import FOLDER, PAGES, rendered
+from tools.referencedoc import FOLDER, PAGES, constants, rendered
 from wire.crds.render import DEFINITIONS
 
 ROOT = Path(__file__).parents[2]

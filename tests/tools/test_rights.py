@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tools import rights, rightsused
-from tools.rightsused import Use
+from tools import rights
+from tools.rights import Use
 from wire import names
 
 BINDER = f"{names.SYSTEM_NAMESPACE}:moorage-binder"
@@ -95,7 +95,7 @@ def _event(**changes: Any) -> dict[str, Any]:
     reason = f'RBAC: allowed by RoleBinding "moorage-binder/{names.SYSTEM_NAMESPACE}" of Role "x" to ServiceAccount "y"'
     event = {
         "verb": "patch",
-        "user": {"username": rightsused.ACCOUNT + BINDER},
+        "user": {"username": rights.ACCOUNT + BINDER},
         "userAgent": "moorage-binder",
         "objectRef": {"resource": "pods", "subresource": "status", "namespace": "team", "name": "p"},
         "annotations": {"authorization.k8s.io/decision": "allow", "authorization.k8s.io/reason": reason},
@@ -116,9 +116,9 @@ def test_an_audit_log_tells_what_was_used(tmp_path: Path) -> None:
     ]
     log = tmp_path / "audit.log"
     log.write_text("".join(json.dumps(event) + "\n" for event in events) + '{"verb": "pat')
-    rightsused.keep([log], tmp_path / "kept", name="one")
-    rightsused.keep([log], tmp_path / "kept", name="two")
-    assert rightsused.kept(tmp_path / "kept") == {
+    rights.keep([log], tmp_path / "kept", name="one")
+    rights.keep([log], tmp_path / "kept", name="two")
+    assert rights.kept(tmp_path / "kept") == {
         use("patch", "pods/status", binding=THERE, namespace="team"),
         use("patch", "pods/status", binding="", namespace="team"),
         use("patch", "leases", binding=THERE, namespace="n", name="one"),
@@ -127,9 +127,7 @@ def test_an_audit_log_tells_what_was_used(tmp_path: Path) -> None:
 
 def test_no_component_reads_secrets_but_the_webhooks_their_own() -> None:
     granted = rights.granted()
-    assert {right.account for right in granted} == {
-        account.removeprefix(rightsused.ACCOUNT) for account in rightsused.ACCOUNTS
-    }
+    assert {right.account for right in granted} == {account.removeprefix(rights.ACCOUNT) for account in rights.ACCOUNTS}
     for right in granted:
         assert "*" not in {right.verb, right.group, right.resource}, right
         if right.resource.partition("/")[0] == "secrets":

@@ -29,7 +29,7 @@ from urllib.parse import urlsplit
 import yaml
 from trustme import CA
 
-from tools import rightsused
+from tools import rights
 from tools.certificates import serving_pair, signing_pair
 from tools.controlplane import ensure
 from tools.flags import (
@@ -71,7 +71,7 @@ class ControlPlane:
 
     ``feature_gates`` are those of API server, controller manager and nodes. ``audit_policy`` is the text of a Policy;
     what it selects is written to ``audit_log_path``; without one, what the components use of their rights is audited
-    where the environment asks for it (tools/rightsused.py). ``scheduler`` adds the stock kube-scheduler. Without
+    where the environment asks for it (tools/rights.py). ``scheduler`` adds the stock kube-scheduler. Without
     ``node_lifecycle`` nobody judges nodes by their leases: for nodes that are only objects. With ``egress`` the API
     server goes to Services and pods through ``egress_path``, which a node serves. ``nodes`` names machines that may
     join with a token of their own (``node_token``). ``folder`` must not exist or be empty; by default a temporary one.
@@ -91,8 +91,8 @@ class ControlPlane:
     ) -> None:
         self._programs = programs
         self.feature_gates = dict(feature_gates or {})
-        self._rights_folder = os.environ.get(rightsused.FOLDER, "")
-        self._audit_policy = audit_policy or (rightsused.POLICY if self._rights_folder else None)
+        self._rights_folder = os.environ.get(rights.FOLDER, "")
+        self._audit_policy = audit_policy or (rights.POLICY if self._rights_folder else None)
         self._scheduler = scheduler
         self._node_lifecycle = node_lifecycle
         self._egress = egress
@@ -183,7 +183,7 @@ class ControlPlane:
         if self._rights_folder:
             # The port tells it from others of this run, also where the folder's name is always the same.
             name = f"{self._family.folder.name}-{urlsplit(self.url).port}"
-            rightsused.keep(self._family.folder.glob("audit*.log"), Path(self._rights_folder), name=name)
+            rights.keep(self._family.folder.glob("audit*.log"), Path(self._rights_folder), name=name)
         shutil.rmtree(self._family.folder, ignore_errors=True)
         self._family = None
         self._killed.clear()

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tools.images import build
-from tools.images.containerfile import Unreadable
-from tools.images.recipe import RECIPES
+from tools.images.containerfile import RECIPES, Unreadable
 from tools.node.debian import Unavailable
 
 

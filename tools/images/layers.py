@@ -18,7 +18,7 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tools.images.recipe import ROOT, UNUSED_FILES, UNUSED_OF_WHEELS, Recipe
+from tools.images.containerfile import ROOT, UNUSED_FILES, UNUSED_OF_WHEELS, Recipe
 
 _MERGED = ("bin", "sbin", "lib", "lib64")
 _REQUIREMENTS = ROOT / "requirements" / "run.txt"

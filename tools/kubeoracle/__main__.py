@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tools.goprogram import Unavailable
 from tools.kubeoracle import parts, program
-from tools.kubeoracle.asking import Oracle
+from tools.kubeoracle.program import Oracle
 from tools.kubeoracle.running import Found, run
 
 #: Each seed has this many snapshots of its own.

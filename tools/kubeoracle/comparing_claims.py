@@ -20,8 +20,8 @@ from scheduler.core.convert.resource_slices import slice_record
 from scheduler.core.model.device_allocation import DeviceRefusal
 from scheduler.core.model.pod_class import Demand
 from scheduler.core.model.records import NodeRecord
-from tools.kubeoracle.asking import Answer, Oracle, Question
 from tools.kubeoracle.drawing_claims import FEATURES, draw
+from tools.kubeoracle.program import Answer, Oracle, Question
 from wire.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 
 #: kube-scheduler ends its attempt where devices asked for with ``All`` break a constraint; other ways are tried here.

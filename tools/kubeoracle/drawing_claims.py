@@ -11,7 +11,7 @@ import random
 from collections.abc import Sequence
 from typing import Any, Final
 
-from tools.kubeoracle.asking import Question
+from tools.kubeoracle.program import Question
 
 DRIVERS: Final = ("gpu.example.com", "nic.example.com")
 _RACK: Final = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "rack", "operator": "In", "values": ["r1"]}]}]}

@@ -19,7 +19,7 @@ from scheduler.core.model.plan import Explain, placements
 from scheduler.core.model.pod_preferences import Weights
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.settings import Settings
-from tools.kubeoracle.asking import Question
+from tools.kubeoracle.program import Question
 from wire.core import Namespace, Node, NodeSelector, Pod
 from wire.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
 

@@ -9,10 +9,10 @@ from typing import Final
 
 from scheduler.core.filters.registry import FILTERS, Filters
 from scheduler.core.model.settings import Settings
-from tools.kubeoracle.asking import Oracle
 from tools.kubeoracle.comparing import Coverage, differences
 from tools.kubeoracle.drawing import Drawn, draw
 from tools.kubeoracle.ours import SETTINGS, answer
+from tools.kubeoracle.program import Oracle
 
 #: Snapshots that are asked at once: few enough for a pipe, enough for the oracle to work while we do.
 _AT_ONCE: Final = 16

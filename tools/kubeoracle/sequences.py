@@ -15,11 +15,10 @@ import msgspec
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import placements
-from tools.kubeoracle.asking import Oracle
-from tools.kubeoracle.comparing import differences
-from tools.kubeoracle.comparing_scores import better_than
+from tools.kubeoracle.comparing import better_than, differences
 from tools.kubeoracle.drawing import Drawn, draw_several
 from tools.kubeoracle.ours import answer_of, cluster_of
+from tools.kubeoracle.program import Oracle
 from wire import names
 from wire.core import Pod
 from wire.crds.podgroup import PodGroup

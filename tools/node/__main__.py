@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tools.controlplane import KUBE_PROXY, KUBELET, ControlPlaneUnavailable, ensure
 from tools.images import build
-from tools.node import needs, rootfs
+from tools.node import debian, rootfs
 from tools.node.debian import Unavailable
 
 #: Exit code of ``ready`` where tests of a real node are left out; any other but 0 is an error.
@@ -20,7 +20,7 @@ LEFT_OUT = 3
 
 def check() -> int:
     """Say what is missing. 0: a node can be tried."""
-    lacks = needs.missing()
+    lacks = debian.missing()
     for one in lacks:
         print(f"missing: {one}", file=sys.stderr)
     return 1 if lacks else 0
@@ -29,7 +29,7 @@ def check() -> int:
 def install() -> int:
     """Install what is missing. 0: a node can be tried."""
     try:
-        needs.install()
+        debian.install()
     except Unavailable as why:
         print(f"{why}\nWithout it, real nodes are left out: make test-all does not need them", file=sys.stderr)
         return 1
@@ -47,7 +47,7 @@ def make() -> int:
 
 def ready() -> int:
     """Make them where they can be used. 0: tests can begin."""
-    lacks = needs.missing() or needs.refused()
+    lacks = debian.missing() or debian.refused()
     if not lacks:
         try:
             make()

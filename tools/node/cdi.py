@@ -1,4 +1,8 @@
-"""What CDI devices add to a container: the CDI files of a node, and their edits as a part of a CRI request.
+"""CDI for a containerd that knows none: a proxy between kubelet and containerd applies the node's CDI files.
+
+``python -m tools.node.cdi LISTEN CONTAINERD [--folder CDI]``, sockets both. Calls are passed on as the bytes that
+they are, but for CreateContainer: the edits of the CDI devices that kubelet names are added to it. A device that no
+file has fails the call, as in a runtime that knows CDI.
 
 Debian's containerd (1.6) knows no CDI; from 1.7 on it does what is here. Environment and bind mounts are enough for
 emulated devices; a file that wants more is refused. Sources: the CDI specification 0.6.0; CRI's runtime/v1/api.proto,
@@ -7,11 +11,17 @@ whose field numbers are below.
 
 from __future__ import annotations
 
+import argparse
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias
+
+import grpc
+from typing_extensions import override
 
 from wire.protobuf import flag, message, parts, strings, text
 
@@ -99,3 +109,108 @@ def _encoded(edits: Edits) -> bytes:
 def _mount(mount: Mapping[str, Any]) -> bytes:
     is_read_only = _READ_ONLY in mount.get("options", ())
     return text(1, mount["containerPath"]) + text(2, mount["hostPath"]) + flag(3, value=is_read_only)
+
+
+CREATE_CONTAINER: Final = "/runtime.v1.RuntimeService/CreateContainer"
+#: The calls whose answer is a stream.
+_STREAMS: Final = ("/GetContainerEvents", "/Stream")
+#: Calls that wait for a container to end hold one each.
+_WORKERS: Final = 64
+#: containerd's own bound of a message.
+_LARGEST_BYTES: Final = 16 << 20
+_SIZES: Final = [("grpc.max_receive_message_length", _LARGEST_BYTES), ("grpc.max_send_message_length", _LARGEST_BYTES)]
+_HEADROOM_S: Final = 0.1
+
+
+class Passage(grpc.GenericRpcHandler):  # type: ignore[misc] # grpcio has no types
+    """Serves every method by calling it behind ``channel``."""
+
+    def __init__(self, channel: grpc.Channel, folder: Path) -> None:
+        self._channel = channel
+        self._folder = folder
+
+    @override
+    def service(self, handler_call_details: Any) -> grpc.RpcMethodHandler:
+        """Return a handler for any method."""
+        method = str(handler_call_details.method)
+        name = method[method.rfind("/") :]
+        if name.startswith(_STREAMS):
+            return grpc.unary_stream_rpc_method_handler(self._streaming(method))
+        return grpc.unary_unary_rpc_method_handler(self._passing(method))
+
+    def _passing(self, method: str) -> Any:
+        call = self._channel.unary_unary(method)
+
+        def passed(request: bytes, context: grpc.ServicerContext) -> bytes:
+            if method == CREATE_CONTAINER:
+                request = self._with_devices(request, context)
+            try:
+                answer: bytes = call(request, timeout=_left_s(context))
+            except grpc.RpcError as error:
+                _fail(context, error)
+            return answer
+
+        return passed
+
+    def _streaming(self, method: str) -> Any:
+        call = self._channel.unary_stream(method)
+
+        def passed(request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
+            answers = call(request, timeout=_left_s(context))
+            context.add_callback(answers.cancel)
+            try:
+                yield from answers
+            except grpc.RpcError as error:
+                _fail(context, error)
+
+        return passed
+
+    def _with_devices(self, request: bytes, context: grpc.ServicerContext) -> bytes:
+        names = wanted(request)
+        if not names:
+            return request
+        print("adds", *names, flush=True)
+        try:
+            return edited(request, resolved(read(self._folder), names))
+        except Unresolvable as error:
+            context.abort(grpc.StatusCode.UNKNOWN, f"failed to inject CDI devices: {error}")
+            raise
+
+
+def _left_s(context: grpc.ServicerContext) -> float | None:
+    """The caller's own deadline comes first, so that it is the caller who finds that time is over."""
+    left_s: float | None = context.time_remaining()
+    return None if left_s is None else left_s + _HEADROOM_S
+
+
+def _fail(context: grpc.ServicerContext, error: Any) -> NoReturn:
+    context.abort(error.code(), error.details())
+    raise AssertionError("abort raises")
+
+
+def serve(listen: Path, containerd: Path, folder: Path) -> grpc.Server:
+    """Start serving. Returns the server."""
+    # Without it grpcio sends the socket's path as the authority, which Go's HTTP/2 refuses.
+    options = [("grpc.default_authority", "localhost"), *_SIZES]
+    channel = grpc.insecure_channel(f"unix://{containerd}", options)
+    server = grpc.server(ThreadPoolExecutor(_WORKERS), handlers=[Passage(channel, folder)], options=_SIZES)
+    listen.unlink(missing_ok=True)
+    server.add_insecure_port(f"unix://{listen}")
+    server.start()
+    return server
+
+
+def main(arguments: list[str]) -> None:
+    """Read the command line and serve until killed."""
+    parser = argparse.ArgumentParser(prog="python -m tools.node.cdi")
+    parser.add_argument("listen", type=Path)
+    parser.add_argument("containerd", type=Path)
+    parser.add_argument("--folder", type=Path, default=Path(FOLDER))
+    given = parser.parse_args(arguments)
+    server = serve(given.listen, given.containerd, given.folder)
+    print("ready", flush=True)
+    server.wait_for_termination()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

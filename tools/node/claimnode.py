@@ -9,7 +9,7 @@ from typing import Any, Final
 from typing_extensions import override
 
 from tools.cluster.plane import ControlPlane
-from tools.node import cdi, cdiproxy, dradriver, gpus, settings
+from tools.node import cdi, dradriver, gpus, settings
 from tools.node.node import Node, python
 
 CDI_PROXY: Final = "cdi-proxy"
@@ -69,7 +69,7 @@ class ClaimNode(Node):
         driver = [str(folder), "--node", self.name, "--kubeconfig", str(folder / "kubeconfig")]
         return {
             **super()._command_lines(programs),
-            CDI_PROXY: python(cdiproxy.__name__, _SOCKET, settings.RUNTIME_SOCKET),
+            CDI_PROXY: python(cdi.__name__, _SOCKET, settings.RUNTIME_SOCKET),
             DRIVER: python(dradriver.__name__, *driver),
         }
 

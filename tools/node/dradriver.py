@@ -6,6 +6,11 @@ prepares claims: a CDI file for each gives its devices a variable ``CLAIMED_GPU_
 files are also its notes, so it goes on where its last life has ended; a device that another claim has is refused.
 Where the folder has a file ``sharable``, several claims may have a device at once.
 A number in the file ``refusals`` of the folder is how many times it refuses to prepare.
+
+The messages between kubelet and a driver of ResourceClaims (DRA v1), and those by which it registers.
+
+Only a driver's side: what kubelet sends is read, what it gets is written. Sources: k8s.io/kubelet/pkg/apis/dra/v1 and
+pluginregistration/v1; field numbers as there. Reading raises wire.protobuf.Malformed.
 """
 
 from __future__ import annotations
@@ -14,16 +19,92 @@ import argparse
 import base64
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import grpc
 
 from tools.node import cdi, gpus
-from tools.node import dramessages as messages
 from tools.rest import Rest, RestError
+from wire.protobuf import integers, message, parts, strings, text, texts
+
+#: kubelet looks here for sockets of plug-ins, and registers what answers.
+REGISTRY: Final = "/var/lib/kubelet/plugins_registry"
+REGISTRATION: Final = "pluginregistration.Registration"
+SERVICE: Final = "k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin"
+#: The kind of plug-in, and the service's name as kubelet wants it to be offered.
+_KIND, _VERSION = "DRAPlugin", "v1.DRAPlugin"
+#: An empty message.
+NOTHING: Final = b""
+
+
+def plugin_info(driver: str, endpoint: str) -> bytes:
+    """PluginInfo: a driver's name and the path of the socket where it serves SERVICE."""
+    return text(1, _KIND) + text(2, driver) + text(3, endpoint) + texts(4, (_VERSION,))
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """RegistrationStatus: whether kubelet has taken the driver; if not, why."""
+
+    is_registered: bool
+    error: str = ""
+
+    @classmethod
+    def decode(cls, content: bytes) -> Status:
+        """Read it."""
+        return cls(any(integers(content, 1)), "".join(strings(content, 2)))
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A ResourceClaim by which kubelet asks."""
+
+    namespace: str
+    uid: str
+    name: str
+
+    @classmethod
+    def decode_all(cls, request: bytes) -> tuple[Claim, ...]:
+        """Read the claims of NodePrepareResourcesRequest or NodeUnprepareResourcesRequest."""
+        return tuple(cls(*("".join(strings(part, number)) for number in (1, 2, 3))) for part in parts(request, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A device of a claim, as it was prepared; ``cdi``: its names in CDI files."""
+
+    requests: Sequence[str]
+    pool: str
+    device: str
+    cdi: Sequence[str]
+
+    def encode(self) -> bytes:
+        """Its bytes."""
+        return texts(1, self.requests) + text(2, self.pool) + text(3, self.device) + texts(4, self.cdi)
+
+
+def prepared(answers: Mapping[str, Sequence[Prepared] | str]) -> bytes:
+    """NodePrepareResourcesResponse: for each claim's UID its devices, or why it could not be prepared."""
+    return _by_uid(
+        {
+            uid: text(2, answer) if isinstance(answer, str) else b"".join(message(1, each.encode()) for each in answer)
+            for uid, answer in answers.items()
+        }
+    )
+
+
+def unprepared(uids: Sequence[str]) -> bytes:
+    """NodeUnprepareResourcesResponse: these claims have been given back."""
+    return _by_uid(dict.fromkeys(uids, NOTHING))
+
+
+def _by_uid(answers: Mapping[str, bytes]) -> bytes:
+    return b"".join(message(1, text(1, uid) + message(2, answer)) for uid, answer in answers.items())
+
 
 NAME: Final = "gpu.moorage.test"
 #: Device class and CDI kind.
@@ -45,11 +126,11 @@ class Driver:
         self._folder = folder
         self._read = read
 
-    def register(self, status: messages.Status) -> None:
+    def register(self, status: Status) -> None:
         """Hear from kubelet whether it has taken the driver."""
         _say("is registered" if status.is_registered else f"is not registered: {status.error}")
 
-    def prepare(self, claims: Sequence[messages.Claim]) -> dict[str, Sequence[messages.Prepared] | str]:
+    def prepare(self, claims: Sequence[Claim]) -> dict[str, Sequence[Prepared] | str]:
         """Prepare claims, or say why not. A claim may be prepared already."""
         answers = {claim.uid: self._prepared(claim) for claim in claims}
         for claim in claims:
@@ -57,14 +138,14 @@ class Driver:
                 _say(f"can't prepare {claim.namespace}/{claim.name}: {why}")
         return answers
 
-    def unprepare(self, claims: Sequence[messages.Claim]) -> list[str]:
+    def unprepare(self, claims: Sequence[Claim]) -> list[str]:
         """Give back what claims have, if they have something."""
         for claim in claims:
             self._file(claim.uid).unlink(missing_ok=True)
             _say(f"has unprepared {claim.namespace}/{claim.name}")
         return [claim.uid for claim in claims]
 
-    def _prepared(self, claim: messages.Claim) -> Sequence[messages.Prepared] | str:
+    def _prepared(self, claim: Claim) -> Sequence[Prepared] | str:
         if self._is_to_refuse():
             return "the driver refuses, as it was told to"
         path = f"{_RESOURCES}/namespaces/{claim.namespace}/resourceclaims/{claim.name}"
@@ -78,7 +159,7 @@ class Driver:
         results = [result for result in allocation if result["driver"] == NAME]
         return self._written(claim, results)
 
-    def _written(self, claim: messages.Claim, results: Sequence[Any]) -> Sequence[messages.Prepared] | str:
+    def _written(self, claim: Claim, results: Sequence[Any]) -> Sequence[Prepared] | str:
         """Write the CDI file of a claim."""
         uuids = devices(self._machine)
         wanted = {str(result["device"]) for result in results}
@@ -92,7 +173,7 @@ class Driver:
         cdi.write(self._file(claim.uid), cdi.Spec(KIND, edits, {}))
         _say(f"has prepared {claim.namespace}/{claim.name}: {', '.join(sorted(wanted))}")
         return [
-            messages.Prepared(
+            Prepared(
                 (result["request"],), result["pool"], result["device"], (f"{KIND}={claim.uid}.{result['device']}",)
             )
             for result in results
@@ -117,26 +198,22 @@ class Driver:
         """Its methods, for a server. Bytes go in and out."""
 
         def noted(request: bytes, _context: Any) -> bytes:
-            self.register(messages.Status.decode(request))
-            return messages.NOTHING
+            self.register(Status.decode(request))
+            return NOTHING
 
         registration = {
-            "GetInfo": lambda _request, _context: messages.plugin_info(NAME, str(_SOCKETS / "dra.sock")),
+            "GetInfo": lambda _request, _context: plugin_info(NAME, str(_SOCKETS / "dra.sock")),
             "NotifyRegistrationStatus": noted,
         }
         driver = {
-            "NodePrepareResources": lambda request, _: messages.prepared(
-                self.prepare(messages.Claim.decode_all(request))
-            ),
-            "NodeUnprepareResources": lambda request, _: messages.unprepared(
-                self.unprepare(messages.Claim.decode_all(request))
-            ),
+            "NodePrepareResources": lambda request, _: prepared(self.prepare(Claim.decode_all(request))),
+            "NodeUnprepareResources": lambda request, _: unprepared(self.unprepare(Claim.decode_all(request))),
         }
         return [
             grpc.method_handlers_generic_handler(
                 service, {name: grpc.unary_unary_rpc_method_handler(method) for name, method in methods.items()}
             )
-            for service, methods in ((messages.REGISTRATION, registration), (messages.SERVICE, driver))
+            for service, methods in ((REGISTRATION, registration), (SERVICE, driver))
         ]
 
 
@@ -191,7 +268,7 @@ def _api(kubeconfig: Path) -> Rest:
 
 
 def _serve(driver: Driver) -> grpc.Server:
-    registry = Path(messages.REGISTRY)
+    registry = Path(REGISTRY)
     sockets = [_SOCKETS / "dra.sock", registry / f"{NAME}-reg.sock"]
     server = grpc.server(ThreadPoolExecutor(_WORKERS), handlers=driver.services())
     # That of registration is the last: kubelet calls as soon as it is there.

@@ -6,7 +6,7 @@ moment, and several run side by side. Programs are started from outside through 
 those of a control plane.
 
 ``with Node(plane, "node-a", gpus=4) as node:`` is Ready and has its GPUs. The control plane must know the name
-(``ControlPlane(nodes=["node-a"])``). ``tools.node.needs.missing()`` says whether this machine can have one.
+(``ControlPlane(nodes=["node-a"])``). ``tools.node.debian.missing()`` says whether this machine can have one.
 """
 
 from __future__ import annotations

@@ -20,9 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from tools.realgpu.outcome import Outcome, Verdict
-from tools.realgpu.report import Tried, as_json, as_text, outcome_data, outcome_of
-from tools.realgpu.rows import ROWS, Row
+from tools.realgpu.rows import ROWS, Outcome, Row, Tried, Verdict, as_json, as_text, outcome_data, outcome_of
 
 _TAIL: Final = 400
 

@@ -14,7 +14,7 @@ from typing import Final
 from nodeagent.core.health import Health, Rules, on_look, on_xid
 from nodeagent.nvmldevices import NvmlDevices
 from tools.realgpu.holding import Holder
-from tools.realgpu.outcome import Outcome, judged, not_possible
+from tools.realgpu.rows import Outcome, judged, not_possible
 
 _IDLE_S: Final = 1.0
 _FAULT_WITHIN_S: Final = 10.0

@@ -26,7 +26,7 @@ from nodeagent.keeper.loop import Keeper
 from nodeagent.listening import Listener
 from nodeagent.processes import Processes
 from tools.realgpu.holding import Holder
-from tools.realgpu.outcome import Outcome, judged, not_possible
+from tools.realgpu.rows import Outcome, judged, not_possible
 
 _FIRST: Final = "00000000-0000-4000-8000-000000000001"
 _SECOND: Final = "00000000-0000-4000-8000-000000000002"

@@ -1,12 +1,51 @@
-"""The list: what is tried, what is expected, and how long it may take (docs/design/real-gpu.md)."""
+"""The list: what is tried, what is expected, and how long it may take (docs/design/real-gpu.md).
+
+What a row of the list came to.
+
+The report of a run: JSON for programs, text for people.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
-from dataclasses import dataclass
-from typing import Final
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final
 
-from tools.realgpu.outcome import Outcome, not_possible
+
+class Verdict(Enum):
+    """How a row ended."""
+
+    AS_EXPECTED = "as expected"
+    NOT_AS_EXPECTED = "not as expected"
+    #: Nothing was expected: what was seen is what one wanted to know.
+    SEEN = "seen"
+    #: This machine, or this program, can't try it; the reason says what is missing.
+    NOT_POSSIBLE = "not possible"
+    #: It took longer than it may, or it failed.
+    NO_ANSWER = "no answer"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """``seen``: facts for a report, by name. ``why``: of a row without facts, the reason."""
+
+    verdict: Verdict
+    seen: Mapping[str, object] = field(default_factory=dict)
+    why: str = ""
+
+
+def judged(seen: Mapping[str, object], *, is_as_expected: bool) -> Outcome:
+    """Return the outcome of a row that has expected something."""
+    return Outcome(Verdict.AS_EXPECTED if is_as_expected else Verdict.NOT_AS_EXPECTED, seen)
+
+
+def not_possible(why: str, **seen: object) -> Outcome:
+    """Return the outcome of a row that can't be tried here."""
+    return Outcome(Verdict.NOT_POSSIBLE, seen, why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,3 +115,45 @@ ROWS: Final = (
         why_not="it would change the layout of the GPU, which this program leaves alone",
     ),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A row that was tried, and how long that took."""
+
+    name: str
+    expected: str
+    outcome: Outcome
+    took_s: float
+
+
+def as_json(tried: Sequence[Tried]) -> str:
+    """Return the whole report."""
+    rows = [{**dataclasses.asdict(one), "outcome": outcome_data(one.outcome)} for one in tried]
+    return json.dumps({"rows": rows, "counts": counts(tried)}, indent=1) + "\n"
+
+
+def as_text(tried: Sequence[Tried]) -> str:
+    """Return a table, and what was seen below it."""
+    lines = [f"{one.name:14} {one.outcome.verdict.value:16} {one.took_s:6.1f} s  {one.outcome.why}" for one in tried]
+    for one in tried:
+        lines += ["", f"{one.name}: {one.expected}"]
+        lines += [f"  {name}: {json.dumps(fact)}" for name, fact in one.outcome.seen.items()]
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def counts(tried: Sequence[Tried]) -> dict[str, int]:
+    """Count rows by verdict."""
+    return {
+        verdict.value: number for verdict in Verdict if (number := sum(one.outcome.verdict is verdict for one in tried))
+    }
+
+
+def outcome_data(outcome: Outcome) -> dict[str, Any]:
+    """Return an outcome as data of JSON."""
+    return {"verdict": outcome.verdict.value, "why": outcome.why, "seen": dict(outcome.seen)}
+
+
+def outcome_of(data: Mapping[str, Any]) -> Outcome:
+    """Read what ``outcome_data`` has made."""
+    return Outcome(Verdict(data["verdict"]), data["seen"], data["why"])

@@ -17,7 +17,7 @@ from nodeagent.core.samples import Sample
 from nodeagent.processes import Processes
 from nodeagent.warden.sampling import Sampler
 from tools.realgpu.holding import holding
-from tools.realgpu.outcome import Outcome, Verdict, judged, not_possible
+from tools.realgpu.rows import Outcome, Verdict, judged, not_possible
 
 _MIB: Final = 1 << 20
 _HELD_MIB: Final = 4096

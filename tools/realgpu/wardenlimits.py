@@ -17,7 +17,7 @@ import pynvml
 from nodeagent.core.messages import Frames, Limited, read_report, write_caps
 from tools.realgpu.holding import Holder, group
 from tools.realgpu.limits import GROUPS, OURS, warden
-from tools.realgpu.outcome import Outcome, judged, not_possible
+from tools.realgpu.rows import Outcome, judged, not_possible
 
 _CAP_MIB: Final = 2048
 _WITHIN_S: Final = 10.0

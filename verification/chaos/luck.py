@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from kube.memory.faults import NOTHING, End, Fault
-from tools.mishaps import Kind, catalogue
+from tools.faultyproxy import Kind, catalogue
 
 #: How many in a thousand requests go wrong. A watch is one request, and its end the usual thing.
 _PERMILLE: Final = {Kind.READ: 30, Kind.WRITE: 30, Kind.WATCH: 700}
@@ -21,7 +21,7 @@ _MOST_LINES: Final = 200
 
 
 class Luck:
-    """A Fate (tools/mishaps.py) without plan or end. ``counts``: what has happened, by name."""
+    """A Fate (tools/faultyproxy.py) without plan or end. ``counts``: what has happened, by name."""
 
     def __init__(self, rng: random.Random) -> None:
         self.counts: Counter[str] = Counter()

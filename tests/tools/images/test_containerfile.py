@@ -8,7 +8,7 @@ import pytest
 from binder.core.reservation_pod import ReservationTemplate, manifest
 from gpu.book import Book
 from tools.images import build, containerfile
-from tools.images.recipe import LAYERS, RECIPES, ROOT, Recipe
+from tools.images.containerfile import LAYERS, RECIPES, ROOT, Recipe
 
 pytestmark = pytest.mark.thorough
 

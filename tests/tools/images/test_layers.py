@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from tools.images.containerfile import ROOT
 from tools.images.layers import requirements, unpack
-from tools.images.recipe import ROOT
-from tools.node.images import write_layer
+from tools.node.rootfs import write_layer
 
 pytestmark = pytest.mark.thorough
 

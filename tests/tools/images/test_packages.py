@@ -7,23 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from tools.images import packages
-from tools.images.packages import Package
+from tools.images import build
+from tools.images.build import Package
 
 pytestmark = pytest.mark.thorough
 
 
 def test_packages_that_were_found_are_used_again_without_an_index(tmp_path: Path) -> None:
     found = [Package("a_1_amd64.deb", "00"), Package("b_2%3a1_all.deb", "11")]
-    packages.remember(found, ["a"], tmp_path)
-    assert packages.resolve(["a"], tmp_path) == found
+    build.remember(found, ["a"], tmp_path)
+    assert build.resolve(["a"], tmp_path) == found
 
 
 def test_a_package_that_is_in_the_store_is_not_fetched(tmp_path: Path) -> None:
     content = b"package"
     there = Package("a_1_amd64.deb", hashlib.sha256(content).hexdigest())
     (tmp_path / f"{there.sha256}.deb").write_bytes(content)
-    assert packages.fetch([there], tmp_path) == [tmp_path / f"{there.sha256}.deb"]
+    assert build.fetch([there], tmp_path) == [tmp_path / f"{there.sha256}.deb"]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tools.images import build, layers
-from tools.images.recipe import ROOT
+from tools.images.containerfile import ROOT
 
 pytestmark = pytest.mark.thorough
 

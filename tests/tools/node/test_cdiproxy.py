@@ -12,7 +12,7 @@ import pytest
 from typing_extensions import override
 
 from tools.node import cdi
-from tools.node.cdiproxy import CREATE_CONTAINER, serve
+from tools.node.cdi import CREATE_CONTAINER, serve
 from wire.protobuf import message, text
 
 KIND = "gpu.test/device"

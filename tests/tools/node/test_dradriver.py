@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from tools.node import cdi, gpus
-from tools.node.dradriver import KIND, NAME, REFUSALS, SHARABLE, Driver, resource_slice
-from tools.node.dramessages import Claim, Prepared
+from tools.node.dradriver import KIND, NAME, REFUSALS, SHARABLE, Claim, Driver, Prepared, resource_slice
 from tools.rest import RestError
 
 GPUS = gpus.made_up("node-a", 3)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tools.node.dramessages import Claim, Prepared, Status, plugin_info, prepared, unprepared
+from tools.node.dradriver import Claim, Prepared, Status, plugin_info, prepared, unprepared
 from wire.protobuf import Malformed, flag, message, parts, strings, text
 
 CLAIM = text(1, "ns") + text(2, "uid-1") + text(3, "name")

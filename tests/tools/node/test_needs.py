@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tools.node.__main__ import LEFT_OUT
-from tools.node.needs import missing, refused
+from tools.node.debian import missing, refused
 
 ROOT = Path(__file__).parents[3]
 

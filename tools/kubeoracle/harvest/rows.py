@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tools.kubeoracle.asking import Reason
+from tools.kubeoracle.program import Reason
 
 #: Answers by which a node is out.
 REJECTED: Final = frozenset({"Unschedulable", "UnschedulableAndUnresolvable"})
