@@ -24,15 +24,14 @@ from typing import Any, Final
 
 import msgspec
 
-from scheduler.core.claims.allocating import allocate
+from scheduler.core.claims.allocation import allocate
 from scheduler.core.claims.cel import compile_selector
+from scheduler.core.claims.devices_in_use import Taken
 from scheduler.core.claims.inventory import Inventory
-from scheduler.core.claims.taken import Taken
-from scheduler.core.convert.device_classes import device_class_record
+from scheduler.core.convert.devices import device_class_record, slice_record
 from scheduler.core.convert.resource_claims import resource_claim_record
-from scheduler.core.convert.resource_slices import slice_record
-from scheduler.core.model.device_allocation import DeviceRefusal, DeviceResult
-from scheduler.core.model.device_need import DeviceNeed
+from scheduler.core.model.device_requests import DeviceNeed
+from scheduler.core.model.devices import DeviceRefusal, DeviceResult
 from scheduler.core.model.pod_class import Demand
 from scheduler.core.model.records import NodeRecord
 from wire.resource import DeviceClass, ResourceClaim, ResourceSlice

@@ -39,7 +39,7 @@ import numpy as np
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert.nodes import node_record
-from scheduler.core.convert.topologies import topology_record
+from scheduler.core.convert.pod_groups import topology_record
 from scheduler.core.decide.placer import Placer
 from scheduler.core.model.plan import Alone, Gang, Placement, Plan
 from scheduler.core.model.settings import Settings

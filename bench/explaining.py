@@ -4,7 +4,7 @@ Full nodes of 8 GPUs, pods that wait in 100 queues, from 100 templates, each wit
 writes it. CPU time of the process, least of all rounds; the ways of reading take turns in one process:
 
 ``alone``     each pod is read by itself
-``list``      pods of equal content are read once (core/convert/alike.py)
+``list``      pods of equal content are read once (core/convert/pod_lists.py)
 ``start``     the scheduler's first list of pods, read and taken, by either way of reading
 ``cluster``   the command reads lists of a cluster that are in memory, without a network
 ``answer``    it explains one pod, with the changes that would help

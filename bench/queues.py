@@ -28,9 +28,8 @@ from bench.asleep import Deciding
 from bench.core import cluster_of, pod
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert import queues
-from scheduler.core.model.queue_record import QueueRecord
-from scheduler.core.model.resources import Resources
-from scheduler.core.queues.shares import fair_shares
+from scheduler.core.model.quota import QueueRecord, Resources
+from scheduler.core.queues.fair_share import fair_shares
 from scheduler.core.queues.tree import Tree
 from wire import names
 from wire.core import Pod

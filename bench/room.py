@@ -51,8 +51,8 @@ from scheduler.core.decide.allowance import LIMITS, Allowance
 from scheduler.core.decide.attempts import Attempts
 from scheduler.core.decide.room_trial import room_trial
 from scheduler.core.model.plan import Bind, Explain, GiveUp, MakeRoom, Plan
+from scheduler.core.model.preemption import Found
 from scheduler.core.model.priority_order import order_members
-from scheduler.core.model.room import Found
 from scheduler.core.model.settings import Settings
 from scheduler.core.room.need import Need
 from scheduler.core.room.search import find_room

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from scheduler.core.model.room import Action, Found
+from scheduler.core.model.preemption import Action, Found
 from scheduler.core.room.cost import Pricing
 from scheduler.core.room.search import find_room
 from tests.scheduler.core.room.reference import Reference

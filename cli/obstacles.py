@@ -24,9 +24,8 @@ from gpu.dialects import nvfractions
 from gpu.dialects.settings import DialectSettings
 from gpu.refusal import Refusal
 from gpu.translation import Translation
-from scheduler.core.convert import constraints, gang_kinds, job_owners, volumes
-from scheduler.core.convert.blockers import without_group
-from scheduler.core.convert.pods import pod_record
+from scheduler.core.convert import constraints, gang_kinds, owners, volumes
+from scheduler.core.convert.pods import pod_record, without_group
 from scheduler.core.model.records import ClaimUse
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code, Verdict
@@ -165,7 +164,7 @@ def _by_its_job(found: FoundPod, pod: Pod) -> Verdict | None:
         meta = msgspec.convert(job.get("metadata") or {}, ObjectMeta)
     except msgspec.ValidationError:
         return None
-    return job_owners.job_record(Job(metadata=msgspec.structs.replace(meta, name=found.name))).verdict
+    return owners.job_record(Job(metadata=msgspec.structs.replace(meta, name=found.name))).verdict
 
 
 def _of_group(found: FoundPod, pod: Pod, beside: Beside) -> Iterator[Suspicion]:

@@ -24,9 +24,8 @@ from kube.events import EventRecorder
 from kube.lead.replica import Replica
 from kube.telemetry.tracing import Tracer
 from scheduler.app import Scheduler
-from scheduler.core.model.node_pool import NodePool, own_name
-from scheduler.core.model.room import RoomSettings
-from scheduler.core.model.settings import Settings
+from scheduler.core.model.preemption import RoomSettings
+from scheduler.core.model.settings import NodePool, Settings, own_name
 from scheduler.core.queues.use_over_time import UsePeriod
 from scheduler.report.inspecting import Inspected, Inspecting
 from scheduler.settings import (

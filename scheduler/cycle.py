@@ -25,7 +25,7 @@ from scheduler.commit.gangs import Gangs
 from scheduler.commit.handed import HandedOver
 from scheduler.commit.leaving_claims import LeavingClaims
 from scheduler.commit.preparing import Preparing
-from scheduler.core.assumed.attempt import State
+from scheduler.core.assumed.attempts import State
 from scheduler.core.model.plan import (
     Attempt,
     Bind,

@@ -37,7 +37,7 @@ from kube.memory.calls import Call
 from kube.memory.server import MemoryApiServer
 from kube.memory.types import MOORAGE
 from kube.watch.reflector import Reflector
-from scheduler.core.model.node_pool import NodePool
+from scheduler.core.model.settings import NodePool
 from scheduler.settings import SchedulerSettings
 from simulator import observer, policies, seeding, settled
 from simulator.applying import Applying

@@ -20,8 +20,8 @@ from cli.explaining.views import (
 )
 from cli.inspection.sheets import Cell, Sheet
 from cli.queueing.texts import amount, named
-from scheduler.core.model.resources import DIMENSIONS
-from scheduler.core.model.room import Bound, Found, NoRoom
+from scheduler.core.model.preemption import Bound, Found, NoRoom
+from scheduler.core.model.quota import DIMENSIONS
 from scheduler.core.what_if.below_minimum import BelowMinimum
 from scheduler.core.what_if.edit import Edit
 from scheduler.core.what_if.explanation import Explained, Standing

@@ -13,10 +13,9 @@ from typing import Final
 
 import msgspec
 
-from scheduler.core.assumed.assumed import Commits
-from scheduler.core.convert.bind_requests import bind_request_record
+from scheduler.core.assumed.commits import Commits
 from scheduler.core.convert.nodes import node_record
-from scheduler.core.convert.pods import seen_pod
+from scheduler.core.convert.pods import bind_request_record, seen_pod
 from scheduler.core.model.pod_kind import Kind, kind_of
 from scheduler.core.model.records import NodeRecord, PodRecord
 from scheduler.core.model.seen_pods import Pods

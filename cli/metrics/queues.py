@@ -19,7 +19,7 @@ from cli.metrics.declared import (
 )
 from cli.metrics.metric import Metric
 from cli.metrics.registry import Registry, Sample
-from scheduler.core.model.resources import UNLIMITED, Resources
+from scheduler.core.model.quota import UNLIMITED, Resources
 from scheduler.report.standing import QueueStanding, Standing
 
 _NANO: Final = 10**9

@@ -12,16 +12,14 @@ from typing import Final
 
 from cli.page.objects import Key, Marks, Objects
 from cli.queueing.pools import pool_of
-from scheduler.core.convert.bind_requests import bind_request_record
 from scheduler.core.convert.nodes import node_record
 from scheduler.core.convert.pod_groups import pod_group_record
-from scheduler.core.convert.pods import pod_record
+from scheduler.core.convert.pods import bind_request_record, pod_record
 from scheduler.core.convert.queues import queue_record
-from scheduler.core.model.elsewhere import as_elsewhere
-from scheduler.core.model.node_pool import NodePool
+from scheduler.core.model.quota import Resources
 from scheduler.core.model.records import NodeRecord, PodGroupRecord, PodRecord
-from scheduler.core.model.resources import Resources
-from scheduler.core.model.settings import Settings
+from scheduler.core.model.seen_pods import as_elsewhere
+from scheduler.core.model.settings import NodePool, Settings
 from scheduler.core.nodes.node_usage import Charge
 from scheduler.core.queues.queues import Queues
 from scheduler.core.queues.sums import Row

@@ -17,10 +17,9 @@ from cli.schedulerpods import SchedulerPods, Unsure
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert import queues
 from scheduler.core.decide.snapshot import Snapshot
-from scheduler.core.model.node_pool import NodePool
+from scheduler.core.model.preemption import RoomFacts
 from scheduler.core.model.records import SeenPod
-from scheduler.core.model.room import RoomFacts
-from scheduler.core.model.settings import Settings
+from scheduler.core.model.settings import NodePool, Settings
 from scheduler.core.queues.use_over_time import NOT_COUNTED, UseOverTime
 from scheduler.core.room.written import Record, evictions
 from wire.core import Node, Pod

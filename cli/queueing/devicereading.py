@@ -10,10 +10,8 @@ from cli.queueing.devices import Devices
 from kube.client.api import Api
 from kube.client.errors import NotFound
 from kube.client.resources import DEVICE_CLASSES, DEVICE_TAINT_RULES, RESOURCE_CLAIMS, RESOURCE_SLICES, Resource
-from scheduler.core.convert.device_classes import device_class_record
-from scheduler.core.convert.device_taint_rules import taint_rule_record
+from scheduler.core.convert.devices import device_class_record, slice_record, taint_rule_record
 from scheduler.core.convert.resource_claims import resource_claim_record
-from scheduler.core.convert.resource_slices import slice_record
 
 _FREE: Final = "which devices ResourceClaims may have"
 #: With what each is good for, in the order in which they are read: a claim after what it may name.

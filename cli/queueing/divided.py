@@ -8,8 +8,8 @@ from typing import Final
 import msgspec
 
 from cli.queueing.pools import DEFAULT, Pools, pool_of
-from scheduler.core.model.node_pool import NodePool
 from scheduler.core.model.records import SeenPod
+from scheduler.core.model.settings import NodePool
 from scheduler.core.queues.use_over_time import NOT_COUNTED, UseOverTime
 from scheduler.core.report.listed_queues import Listed, ListedQueues
 from wire.core import Node

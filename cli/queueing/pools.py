@@ -54,7 +54,7 @@ class Pools:
         for seen in pods:
             pod = seen.record
             if pod is not None:
-                # As core/model/elsewhere.py has it.
+                # As core/model/seen_pods.py has it.
                 own = pool_of(pod.labels)
                 value = known.get((pod.namespace, pod.pod_group), own) if pod.pod_group else own
                 if pod.charged is not None and pod.charged.pool is not None:

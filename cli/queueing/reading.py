@@ -17,8 +17,8 @@ from kube.client.api import Api
 from kube.client.errors import NotFound
 from kube.client.listing import Listing
 from kube.client.resources import BIND_REQUESTS, CONFIG_MAPS, NODES, POD_GROUPS, PODS, QUEUES
-from scheduler.core.model.node_pool import NodePool, own_name
 from scheduler.core.model.records import SeenPod
+from scheduler.core.model.settings import NodePool, own_name
 from scheduler.core.queues.use_over_time import NOT_COUNTED, UseOverTime, read_counts
 from scheduler.core.report.listed_queues import ListedQueues
 from wire import names

@@ -10,8 +10,8 @@ import msgspec
 
 from cli.inspection.sheets import Cell, Sheet
 from cli.queueing.texts import COUNTED, amount, each_of, percent, requested, weight
-from scheduler.core.model.resources import DIMENSIONS
-from scheduler.core.queues.division_record import StepKind
+from scheduler.core.model.quota import DIMENSIONS
+from scheduler.core.queues.fair_share import StepKind
 from scheduler.core.queues.order import Criterion
 from scheduler.core.report.queue_explanation import DivisionView, Explanation, LevelView, NextView, OrderView, PartView
 from scheduler.core.report.queue_view import QueueView

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 from cli.settings import kinds
 from cli.settings.common import Replica
 from cli.settings.declaring import Setting
-from scheduler.core.model.pod_preferences import Weights
+from scheduler.core.model.pod_class import Weights
 
 _WEIGHTS: Final = Weights()
 _WEIGHT: Final = kinds.whole("WEIGHT", least=0, most=100)

@@ -9,10 +9,9 @@ from cli.settings import affinity, kinds
 from cli.settings.common import Address, WrittenCaps
 from cli.settings.declaring import Setting
 from cli.settings.preferences import PreferenceOptions
-from scheduler.core.model.node_pool import NodePool
 from scheduler.core.model.pod_class import Term
-from scheduler.core.model.room import Method, Respect, RoomSettings
-from scheduler.core.model.settings import Settings, Strategy
+from scheduler.core.model.preemption import Method, Respect, RoomSettings
+from scheduler.core.model.settings import NodePool, Settings, Strategy
 from scheduler.core.queues import cron
 from scheduler.core.queues.cron import Cron
 from scheduler.core.queues.use_over_time import UsePeriod, Window

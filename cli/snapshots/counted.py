@@ -14,17 +14,14 @@ import msgspec
 
 from cli.snapshots.saved import Saved
 from scheduler.core.cluster import Cluster
-from scheduler.core.convert import budgets, job_owners, queues, selectors, topologies, volume_needs, volumes
-from scheduler.core.convert.device_classes import device_class_record
-from scheduler.core.convert.device_taint_rules import taint_rule_record
+from scheduler.core.convert import owners, pod_groups, queues, selectors, volumes
+from scheduler.core.convert.devices import device_class_record, slice_record, taint_rule_record
 from scheduler.core.convert.resource_claims import resource_claim_record
-from scheduler.core.convert.resource_slices import slice_record
 from scheduler.core.model.facts import Facts
 from scheduler.core.model.settings import Settings
 from scheduler.core.queues.use_over_time import NOT_COUNTED, read_counts
 from scheduler.core.room import written
-from scheduler.core.scores.prices import prices_of
-from scheduler.core.scores.typical import typical_of
+from scheduler.core.scores.prices import prices_of, typical_of
 from scheduler.watch.known_for_room import KnownForRoom
 
 #: By plural: where the records of a kind are kept, and how one is read.
@@ -75,16 +72,16 @@ def _facts(cluster: Cluster, room: KnownForRoom, *, follows_taint_rules: bool) -
     return {
         "queues": (cluster.queues.records, queues.queue_record),
         "namespaces": (cluster.others.namespaces, selectors.namespace_record),
-        "topologies": (cluster.topologies.of_kai, topologies.topology_record),
-        "jobs": (cluster.owners.jobs, job_owners.job_record),
+        "topologies": (cluster.topologies.of_kai, pod_groups.topology_record),
+        "jobs": (cluster.owners.jobs, owners.job_record),
         "storageclasses": (storage.classes, volumes.storage_class_record),
         "csinodes": (attachments.limits, volumes.limits_record),
-        "csidrivers": (storage.offers.drivers, volume_needs.driver_record),
-        "csistoragecapacities": (storage.offers.capacities, volume_needs.capacity_record),
+        "csidrivers": (storage.offers.drivers, volumes.driver_record),
+        "csistoragecapacities": (storage.offers.capacities, volumes.capacity_record),
         "volumeattachments": (attachments.attached, volumes.attachment_record),
         "persistentvolumes": (storage.volumes, volumes.volume_record),
         "persistentvolumeclaims": (storage.claims, volumes.claim_record),
-        "poddisruptionbudgets": (room.budgets, budgets.budget_record),
+        "poddisruptionbudgets": (room.budgets, selectors.budget_record),
         "deviceclasses": (cluster.claims.inventory.classes, device_class_record),
         **(rules if follows_taint_rules else {}),
         "resourceslices": (cluster.claims.inventory.slices, slice_record),

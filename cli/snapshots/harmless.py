@@ -20,7 +20,7 @@ import msgspec
 
 import gpu
 import gpu.dialects
-from scheduler.core.convert import in_tree_volumes, written_plan
+from scheduler.core.convert import pod_groups, volumes
 from wire import gangs, gangwords, names
 
 #: Gives a name another one.
@@ -169,7 +169,7 @@ def _is_model(written: str) -> bool:
 @cache
 def _constants() -> frozenset[str]:
     """Texts of the modules that say what is read, with fields of what is JSON there."""
-    modules = [names, gangs, gangwords, in_tree_volumes, written_plan, *_modules_of(gpu), *_modules_of(gpu.dialects)]
+    modules = [names, gangs, gangwords, volumes, pod_groups, *_modules_of(gpu), *_modules_of(gpu.dialects)]
     return frozenset(each for module in modules for each in _texts(_own(module)))
 
 

@@ -39,7 +39,7 @@ from kube.client.resources import (
     VOLUME_ATTACHMENTS,
     Resource,
 )
-from scheduler.core.model.node_pool import NodePool, own_name
+from scheduler.core.model.settings import NodePool, own_name
 from scheduler.core.room import written, written_hour
 from scheduler.core.room.takes import waits_of
 from scheduler.core.room.written import Reading, Record

@@ -34,7 +34,7 @@ _log: Final = logging.getLogger(__name__)
 _FIRST_LISTS_S: Final = 30.0
 _FRESH_LISTS_S: Final = 10.0
 #: A kind that was in step and fails is late at first, as any watch may be. Shorter than anybody waits for an object of
-#: such a kind that was not seen (scheduler/core/convert/job_owners.py: 10 s).
+#: such a kind that was not seen (scheduler/core/convert/owners.py: 10 s).
 _LATE_S: Final = 5.0
 
 

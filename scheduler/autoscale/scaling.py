@@ -24,8 +24,8 @@ from kube.watch.signal import Signal
 from scheduler.autoscale import scaling_pod
 from scheduler.core.autoscale.scaling_pods import Create, Remove, Scaler, ScalingPod, Step, Tell
 from scheduler.core.autoscale.unmet_demand import Want, wants
-from scheduler.core.model.node_pool import NodePool
 from scheduler.core.model.plan import Explain
+from scheduler.core.model.settings import NodePool
 from scheduler.settings import ScalingSettings
 from scheduler.watch.cache import Cache
 from wire.core import Pod

@@ -10,8 +10,8 @@ import msgspec
 
 from scheduler.autoscale import volume_places
 from scheduler.core.autoscale.scaling_pods import ScalingPod
-from scheduler.core.model.node_pool import NodePool
 from scheduler.core.model.pod_class import Demand, Requirement, Term, VolumeRule
+from scheduler.core.model.settings import NodePool
 from scheduler.settings import ScalingSettings
 from wire import names
 from wire.core import Pod

@@ -26,7 +26,7 @@ from scheduler.core.carving.attempts import PREFIX, Amounts, Attempts, Withdraw
 from scheduler.core.carving.choosing import Carve, Look, is_offered
 from scheduler.core.carving.cutting import Cutter
 from scheduler.core.carving.wanting import SliceWant, slice_wants
-from scheduler.core.model.mig_card import MigLayoutAsked, MigNode
+from scheduler.core.model.mig import MigLayoutAsked, MigNode
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.settings import CarvingSettings
 from scheduler.watch.cache import Cache

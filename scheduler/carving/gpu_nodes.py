@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kube.watch.signal import Signal
-from scheduler.core.convert.gpu_nodes import mig_node
-from scheduler.core.model.mig_card import MigNode
+from scheduler.core.convert.nodes import mig_node
+from scheduler.core.model.mig import MigNode
 from wire.crds.gpunode import GpuNode
 from wire.versions import is_older
 

@@ -19,10 +19,8 @@ from kube.client.api import Api
 from kube.client.resources import RESOURCE_CLAIMS
 from scheduler.commit import extended_writes
 from scheduler.commit.until_written import NotWritten, until_written
-from scheduler.core.convert.claim_allocations import written
-from scheduler.core.convert.resource_claims import resource_claim_record
-from scheduler.core.model.claim_choice import ClaimChoice
-from scheduler.core.model.device_record import DeviceClassRecord
+from scheduler.core.convert.resource_claims import resource_claim_record, written
+from scheduler.core.model.devices import ClaimChoice, DeviceClassRecord
 from scheduler.core.model.plan import Placement
 from scheduler.core.nodes.resource_claims import MOST_USERS
 from wire import names

@@ -36,9 +36,9 @@ from kube.client.patience import until_answered
 from kube.clusterpolicies import CdiNames
 from kube.events import EventRecorder
 from kube.telemetry.logevents import LogEvent, about
-from scheduler.core.model.node_pool import name_of
 from scheduler.core.model.plan import Placement
 from scheduler.core.model.records import PodRecord
+from scheduler.core.model.settings import name_of
 from scheduler.telemetry.observing import Ended, Observer, ended_by
 from scheduler.watch.cache import Cache
 from sharing import outcome

@@ -18,10 +18,9 @@ from kube.client.api import Api
 from kube.client.errors import AlreadyExists, Conflict, NotFound
 from kube.client.resources import PODS, RESOURCE_CLAIMS
 from scheduler.commit.until_written import NotWritten, until_written
-from scheduler.core.convert import extended_asks
-from scheduler.core.convert.claim_allocations import quantity_text
-from scheduler.core.convert.resource_claims import extended_for, resource_claim_record
-from scheduler.core.model.extended_resource import ClaimToMake
+from scheduler.core.convert import extended_resources
+from scheduler.core.convert.resource_claims import extended_for, quantity_text, resource_claim_record
+from scheduler.core.model.device_requests import ClaimToMake
 from scheduler.core.model.plan import Placement
 from wire import names
 from wire.core import Pod
@@ -95,7 +94,7 @@ async def name_in_status(
                 raise
             because = f"PodChanged: it has changed since ResourceClaim {name} was made for it"
             raise NotWritten(because, is_overtaken=True) from None
-        if extended_asks.claim_name(pod) != name:
+        if extended_resources.claim_name(pod) != name:
             # The API server drops fields of features that are off.
             because = "Refused: the API server does not store extendedResourceClaimStatus; turn on DRAExtendedResource"
             raise NotWritten(because, is_overtaken=False)

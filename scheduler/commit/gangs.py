@@ -25,7 +25,7 @@ from scheduler.commit import handing
 from scheduler.commit.abandoned import AbandonedPlans, Key
 from scheduler.commit.direct import Direct, Sharer
 from scheduler.commit.handed import HandedOver
-from scheduler.core.convert import written_plan
+from scheduler.core.convert import pod_groups
 from scheduler.core.model.plan import Gang, Placement
 from scheduler.watch.cache import Cache
 from wire import names
@@ -106,7 +106,7 @@ class Gangs:
         False: somebody else has changed the PodGroup, so it is decided on again. Raises _NotPlanned.
         """
         namespace, name = gang.pod_group
-        text = written_plan.render(written_plan.make(plan_id, gang.placements))
+        text = pod_groups.render(pod_groups.make(plan_id, gang.placements))
         try:
             group = await self._api.patch(
                 POD_GROUPS,

@@ -16,8 +16,8 @@ from kube.client.errors import AlreadyExists, ApiError, NotFound, Refused
 from kube.client.patience import until_answered
 from kube.client.removal import remove
 from kube.client.resources import BIND_REQUESTS
-from scheduler.core.model.node_pool import NodePool
 from scheduler.core.model.plan import Placement
+from scheduler.core.model.settings import NodePool
 from wire import names
 from wire.crds.bindrequest import BindRequest
 

@@ -21,8 +21,8 @@ from kube.client.clock import Clock, monotonic_ns
 from kube.client.errors import ApiError, Conflict, NotFound
 from kube.client.resources import RESOURCE_CLAIMS
 from scheduler.commit import claim_writes, extended_writes
-from scheduler.core.convert import extended_asks
-from scheduler.core.model.device_allocation import ResourceClaimRecord
+from scheduler.core.convert import extended_resources
+from scheduler.core.model.devices import ResourceClaimRecord
 from scheduler.core.model.records import PodRecord
 from scheduler.watch.cache import Cache
 from wire.resource import ResourceClaim
@@ -76,7 +76,7 @@ class LeavingClaims:
         """Give back the claims that are reserved for a pod; it is not decided on meanwhile.
 
         Where this process has reserved them in vain, the pod is tried again at once a few times, and then backs off.
-        What another process reserved may be left to it for a while first (core/nodes/reserved_elsewhere.py).
+        What another process reserved may be left to it for a while first (core/nodes/resource_claims.py).
         """
         claims = self._cache.cluster.claims
         is_in_vain = claims.is_own(pod.uid)
@@ -166,7 +166,7 @@ class LeavingClaims:
             attempt=attempt,
             text=_TEXT,
             clock=self._clock,
-            status=extended_writes.NO_CLAIM if extended_asks.claim_name(pod) else binding.NOTHING,
+            status=extended_writes.NO_CLAIM if extended_resources.claim_name(pod) else binding.NOTHING,
         )
         if fenced is None:
             raise _Changed

@@ -21,9 +21,9 @@ from kube.client.api import Api
 from kube.client.errors import Conflict
 from kube.client.resources import PODS
 from scheduler.commit.until_written import NotWritten, until_written
-from scheduler.core.model.claim_choice import ClaimChoice
+from scheduler.core.model.devices import ClaimChoice
 from scheduler.core.model.plan import Placement
-from scheduler.core.nodes.reserved_elsewhere import READY_WITHIN_S
+from scheduler.core.nodes.resource_claims import READY_WITHIN_S
 from scheduler.watch.cache import Cache, Waiting
 from wire import names
 from wire.core import Condition, Pod

@@ -24,11 +24,10 @@ from scheduler.commit import claim_writes, extended_writes, volume_writes
 from scheduler.commit.claim_writes import Written
 from scheduler.commit.pending_devices import BINDING_S, PendingDevices
 from scheduler.commit.until_written import NotWritten
-from scheduler.core.model.claim_choice import ClaimChoice
-from scheduler.core.model.device_allocation import ResourceClaimRecord
-from scheduler.core.model.extended_resource import ClaimToMake
+from scheduler.core.model.device_requests import ClaimToMake
+from scheduler.core.model.devices import ClaimChoice, ResourceClaimRecord
 from scheduler.core.model.plan import Placement
-from scheduler.core.model.volume_need import VolumeChoice
+from scheduler.core.model.pod_class import VolumeChoice
 from scheduler.watch.cache import Cache
 from wire.versions import is_older
 

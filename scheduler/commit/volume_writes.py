@@ -17,7 +17,7 @@ from kube.client.errors import NotFound
 from kube.client.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from scheduler.commit.until_written import NotWritten, until_written
 from scheduler.core.model.plan import Placement
-from scheduler.core.model.volume_need import VolumeChoice
+from scheduler.core.model.pod_class import VolumeChoice
 from wire import names
 from wire.core import ObjectReference
 from wire.storage import PersistentVolume, PersistentVolumeClaim

@@ -12,9 +12,9 @@ from typing import Final
 import msgspec
 
 from scheduler.core.carving.attempts import Attempts, GpuState, How
-from scheduler.core.model.room import Action
+from scheduler.core.model.preemption import Action
 from scheduler.core.model.verdict import Code
-from scheduler.core.queues.shares import use_by_number
+from scheduler.core.queues.fair_share import use_by_number
 from scheduler.core.queues.use_over_time import Ppb
 from scheduler.core.report.fragmentation import Cause
 from scheduler.core.report.pool_use import Pool, Use, use_of_pools

@@ -27,7 +27,7 @@ from kube.events import EventRecorder
 from kube.telemetry.logevents import LogEvent, about
 from kube.watch.signal import Signal
 from scheduler.core.model.plan import GiveUp, MakeRoom
-from scheduler.core.model.room import Ended, Intent
+from scheduler.core.model.preemption import Ended, Intent
 from scheduler.core.room.adding import added
 from scheduler.core.room.takes import Takes
 from scheduler.core.room.written import MOST_BYTES, Record, evictions, without

@@ -22,8 +22,8 @@ from kube.client.api import Api
 from kube.client.errors import ApiError, Conflict, NotFound, Refused, TooLate
 from kube.client.patience import until_answered
 from kube.client.resources import CONFIG_MAPS
-from scheduler.core.model.node_pool import NodePool, own_name
-from scheduler.core.model.room import FailedClaim
+from scheduler.core.model.preemption import FailedClaim
+from scheduler.core.model.settings import NodePool, own_name
 from scheduler.core.room import written, written_claims, written_hour
 from scheduler.core.room.written import Record, Texts
 from scheduler.core.room.written_hour import PIECES, Hour, Piece, piece_names

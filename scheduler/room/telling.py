@@ -14,8 +14,8 @@ from kube.client.resources import POD_GROUPS, PODS
 from kube.eventbursts import Bursts
 from kube.events import EventRecorder
 from kube.telemetry.logevents import LogEvent, about
+from scheduler.core.model.preemption import Action, Intent, Victim
 from scheduler.core.model.records import PodRecord
-from scheduler.core.model.room import Action, Intent, Victim
 from scheduler.core.queues.use import queue_of
 from scheduler.core.report.queue_state import QueueState, queue_states
 from scheduler.status import eviction_texts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
-from scheduler.core.model.room import Intent, Victim
+from scheduler.core.model.preemption import Intent, Victim
 from scheduler.core.report.queue_state import QueueState
 from scheduler.room.evicting import Evictor, Wanted
 from scheduler.room.telling import Evictions

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from scheduler.core.model.room import Kept
+from scheduler.core.model.preemption import Kept
 from scheduler.core.model.verdict import Code
 
 _MEND_CLAIM: Final = "Mend the claim (`kubectl describe pvc NAME`); the pod is placed as soon as the claim is bound."

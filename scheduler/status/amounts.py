@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from scheduler.core.model.resources import UNLIMITED, Resources
+from scheduler.core.model.quota import UNLIMITED, Resources
 from wire import names
 from wire.crds.fields import ResourceList
 from wire.quantity import NANO_PER_MILLI, binary_text, decimal_text

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from scheduler.core.cluster import Cluster
+from scheduler.core.model.preemption import Kept
 from scheduler.core.model.records import PodRecord
-from scheduler.core.model.room import Kept
 from scheduler.core.room.claim_pause import ends_s
 from scheduler.status.suggestion_texts import gave_up_text, guarded_text, paused_text
 from scheduler.watch.cache import Cache

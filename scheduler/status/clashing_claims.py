@@ -7,7 +7,7 @@ people: another scheduler allocates from the same pools.
 from __future__ import annotations
 
 from kube.events import EventRecorder
-from scheduler.core.model.device_allocation import ResourceClaimRecord
+from scheduler.core.model.devices import ResourceClaimRecord
 from scheduler.watch.cache import Cache
 from wire import names
 from wire.core import ObjectReference

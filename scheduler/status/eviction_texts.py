@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from scheduler.core.model.resources import NOTHING, UNLIMITED, Resources
+from scheduler.core.model.quota import NOTHING, UNLIMITED, Resources
 from scheduler.core.model.verdict import SubgroupShort
 from scheduler.status.reasons import decimal
 

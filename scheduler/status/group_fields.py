@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from scheduler.core.model.resources import NOTHING
+from scheduler.core.model.quota import NOTHING
 from scheduler.core.model.verdict import OF_NODES, Code, Verdict
 from scheduler.core.queues.accounts import Account
 from scheduler.core.queues.tree import TreeQueue

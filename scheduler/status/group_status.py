@@ -16,8 +16,8 @@ from kube.client.api import Api
 from kube.client.clock import Clock
 from kube.client.resources import POD_GROUPS
 from kube.events import EventRecorder
-from scheduler.core.model.node_pool import name_of
 from scheduler.core.model.plan import Explain
+from scheduler.core.model.settings import name_of
 from scheduler.core.model.verdict import Reasons
 from scheduler.core.queues.use import is_fixed
 from scheduler.core.report.group_state import GroupState, group_state

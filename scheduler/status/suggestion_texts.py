@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Sequence
 from typing import Final
 
-from scheduler.core.model.room import Bound, Kept
+from scheduler.core.model.preemption import Bound, Kept
 from scheduler.core.what_if.asking_less import CPU, FRACTION, GPU_MEMORY, GPUS, Asking
 from scheduler.core.what_if.constraints import Tolerating, Without
 from scheduler.core.what_if.edit import Edit

@@ -15,8 +15,7 @@ import anyio
 import anyio.to_thread
 
 from scheduler.core.model.pod_kind import Kind
-from scheduler.core.scores.prices import prices_of
-from scheduler.core.scores.typical import moved_percent, typical_of
+from scheduler.core.scores.prices import moved_percent, prices_of, typical_of
 from scheduler.settings import PricingSettings
 from scheduler.watch.cache import Cache
 

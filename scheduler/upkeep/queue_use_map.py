@@ -10,7 +10,7 @@ from kube.client.api import Api
 from kube.client.errors import ApiError, Forbidden, NotFound
 from kube.client.patience import until_answered
 from kube.client.resources import CONFIG_MAPS
-from scheduler.core.model.node_pool import NodePool, own_name
+from scheduler.core.model.settings import NodePool, own_name
 from wire import names
 
 _log: Final = logging.getLogger(__name__)

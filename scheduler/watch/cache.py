@@ -15,13 +15,13 @@ from gpu.fences import fences
 from gpu.reservation import Reservation
 from kube.client.clock import monotonic_ns
 from kube.watch.signal import Signal
-from scheduler.core.assumed.attempt import Flight
+from scheduler.core.assumed.attempts import Flight
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert import bounds
-from scheduler.core.convert.controllers import controller_of
+from scheduler.core.convert.owners import controller_of
 from scheduler.core.convert.pod_groups import pod_group_record
 from scheduler.core.filters.enforcement import unenforced
-from scheduler.core.model.index import Membership
+from scheduler.core.model.facts import Membership
 from scheduler.core.model.pod_class import NO_WISHES, PodClass
 from scheduler.core.model.records import NodeRecord, PodGroupRecord, PodRecord, SeenPod
 from scheduler.telemetry.traces import Traces, Untraced

@@ -9,7 +9,7 @@ import msgspec
 from typing_extensions import override
 
 from scheduler.core.convert.resource_claims import resource_claim_record
-from scheduler.core.model.device_allocation import ResourceClaimRecord
+from scheduler.core.model.devices import ResourceClaimRecord
 from scheduler.core.model.facts import Facts, Keyed
 from scheduler.watch.cache import Cache
 from wire.resource import ResourceClaim

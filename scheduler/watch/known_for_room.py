@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
-from scheduler.core.model.budget_record import BudgetRecord
 from scheduler.core.model.facts import Facts
-from scheduler.core.model.room import Evicted, FailedClaim, RoomFacts, RoomSettings
+from scheduler.core.model.preemption import BudgetRecord, Evicted, FailedClaim, RoomFacts, RoomSettings
 from scheduler.core.room.claim_pause import ends_s, failed_again
 from scheduler.core.room.written_claims import MOST, joined
 from wire.versions import is_older

@@ -15,8 +15,8 @@ from anyio.abc import TaskStatus
 from kube.client.api import Api
 from kube.client.errors import ApiError, Forbidden, NotFound
 from kube.client.resources import KUEUE_TOPOLOGIES
-from scheduler.core.convert.topologies import topology_record
-from scheduler.core.model.topology import TopologyRecord
+from scheduler.core.convert.pod_groups import topology_record
+from scheduler.core.model.records import TopologyRecord
 from scheduler.watch.cache import Cache
 
 _log: Final = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from scheduler.core.convert.queues import queue_record
-from scheduler.core.model.queue_record import QueueRecord
+from scheduler.core.model.quota import QueueRecord
 from scheduler.watch.cache import Cache, QueueShown
 from scheduler.watch.fact_sink import FactSink
 from scheduler.watch.shown import Shown

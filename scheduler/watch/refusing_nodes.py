@@ -17,7 +17,7 @@ _MOST_NODES: Final = 64
 
 
 class RefusingNodes:
-    """How often each node has refused pods of a controller, which is known by its identity (convert/controllers.py)."""
+    """How often each node has refused pods of a controller, which is known by its identity (convert/owners.py)."""
 
     def __init__(self) -> None:
         self._by_controller: dict[str, dict[str, int]] = {}

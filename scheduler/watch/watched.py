@@ -24,12 +24,10 @@ from kube.client.resources import (
     VOLUME_ATTACHMENTS,
 )
 from kube.lead.secondary import Kind
-from scheduler.core.convert import job_owners, selectors, topologies, volume_needs, volumes
-from scheduler.core.convert.budgets import budget_record
-from scheduler.core.convert.device_classes import device_class_record
-from scheduler.core.convert.device_taint_rules import taint_rule_record
+from scheduler.core.convert import owners, pod_groups, selectors, volumes
+from scheduler.core.convert.devices import device_class_record, slice_record, taint_rule_record
 from scheduler.core.convert.numa import numa_report
-from scheduler.core.convert.resource_slices import slice_record
+from scheduler.core.convert.selectors import budget_record
 from scheduler.watch.cache import Cache
 from scheduler.watch.fact_sink import ClaimSink, FactSink, StoredSink
 from scheduler.watch.queue_sink import QueueSink
@@ -78,10 +76,10 @@ def secondary(cache: Cache) -> tuple[Kind[Any], ...]:
         ),
         Kind(
             TOPOLOGIES,
-            FactSink(cache, facts.topologies.of_kai, topologies.topology_record),
+            FactSink(cache, facts.topologies.of_kai, pod_groups.topology_record),
             "gangs whose pods have to be in one domain of a Topology not read before wait",
         ),
-        Kind(JOBS, FactSink(cache, facts.owners.jobs, job_owners.job_record), "pods of Jobs not read before wait"),
+        Kind(JOBS, FactSink(cache, facts.owners.jobs, owners.job_record), "pods of Jobs not read before wait"),
         Kind(
             STORAGE_CLASSES,
             FactSink(cache, storage.classes, volumes.storage_class_record),
@@ -89,12 +87,12 @@ def secondary(cache: Cache) -> tuple[Kind[Any], ...]:
         ),
         Kind(
             CSI_DRIVERS,
-            FactSink(cache, storage.offers.drivers, volume_needs.driver_record),
+            FactSink(cache, storage.offers.drivers, volumes.driver_record),
             "pods with unbound claims wait, or go by the drivers that were read before",
         ),
         Kind(
             CSI_STORAGE_CAPACITIES,
-            FactSink(cache, storage.offers.capacities, volume_needs.capacity_record),
+            FactSink(cache, storage.offers.capacities, volumes.capacity_record),
             "pods with unbound claims of drivers that tell their capacity wait",
         ),
         Kind(

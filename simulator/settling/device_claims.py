@@ -9,9 +9,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from scheduler.core.model.claim_choice import ClaimChoice
-from scheduler.core.model.device_allocation import ResourceClaimRecord
-from scheduler.core.model.device_need import ResourceClaimKey
+from scheduler.core.model.device_requests import ResourceClaimKey
+from scheduler.core.model.devices import ClaimChoice, ResourceClaimRecord
 from scheduler.core.model.plan import Placement
 from scheduler.core.nodes.resource_claims import ResourceClaims
 from wire.core import ContainerExtendedResourceRequest, Pod, PodExtendedResourceClaimStatus, PodResourceClaimStatus

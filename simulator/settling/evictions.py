@@ -9,8 +9,8 @@ import msgspec
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.filters.pod_terms import takes
+from scheduler.core.model.preemption import Budget, Evicted
 from scheduler.core.model.records import PodRecord
-from scheduler.core.model.room import Budget, Evicted
 
 #: By ``RoomFacts.asked`` None: all victims count as asked to go, since they go at once.
 _ALL_ASKED: Final = None

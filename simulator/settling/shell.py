@@ -14,7 +14,7 @@ import msgspec
 from gpu.charged import Charged
 from gpu.handover import PlannedDevice
 from scheduler.core.cluster import Cluster
-from scheduler.core.model.device_record import SliceRecord
+from scheduler.core.model.devices import SliceRecord
 from scheduler.core.model.plan import (
     Attempt,
     Bind,
@@ -31,8 +31,8 @@ from scheduler.core.model.plan import (
     Prepare,
     Retire,
 )
+from scheduler.core.model.preemption import Intent, Victim
 from scheduler.core.model.records import NodeRecord, PodRecord
-from scheduler.core.model.room import Intent, Victim
 from simulator.settling import claims
 from simulator.settling.books import Books
 from simulator.settling.device_claims import DeviceClaims

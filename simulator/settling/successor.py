@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from gpu.charged import Charged, written
-from scheduler.core.convert.controllers import controller_uid
+from scheduler.core.convert.owners import controller_uid
 from wire import names
 from wire.core import Pod, PodStatus
 

@@ -18,9 +18,8 @@ from scheduler.core.model.plan import Alone, Placement
 from scheduler.core.model.pod_class import Constraints, Demand, PodClass, Requirement, Term
 from scheduler.core.model.records import NodeRecord, PodRecord, SeenPod
 from scheduler.core.model.settings import Settings
-from scheduler.core.scores.prices import Prices, prices_of
+from scheduler.core.scores.prices import Prices, prices_of, typical_of
 from scheduler.core.scores.registry import SCORES
-from scheduler.core.scores.typical import typical_of
 from simulator.traces.best_fit import BEST_FIT
 from simulator.traces.shared_devices import SharedDevices
 from simulator.traces.trace import MILLI_PER_GPU, Ask, TraceNode

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from scheduler.core.model.pod_kind import WHOLE_MILLI, Kind
-from scheduler.core.scores.prices import Prices, prices_of
-from scheduler.core.scores.typical import Arrivals, typical_of
+from scheduler.core.scores.prices import Arrivals, Prices, prices_of, typical_of
 from simulator.traces.arrivals import Arrivals as Order
 from simulator.traces.records import Records
 from simulator.traces.tally import Run, Strategies, Tally

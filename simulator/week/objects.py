@@ -9,7 +9,7 @@ import msgspec
 
 from scheduler.core.convert.queues import queue_record
 from scheduler.core.model.pod_class import PodClass
-from scheduler.core.model.queue_record import QueueRecord
+from scheduler.core.model.quota import QueueRecord
 from scheduler.core.model.records import Held, PodRecord
 from simulator.traces.records import pod_class
 from simulator.traces.trace import MILLI_PER_GPU, Ask, TraceNode

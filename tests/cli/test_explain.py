@@ -19,7 +19,7 @@ from kube.client.errors import Forbidden
 from kube.client.resources import CONFIG_MAPS, QUEUES
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
-from scheduler.core.model.room import Action, Intent, Place, Victim
+from scheduler.core.model.preemption import Action, Intent, Place, Victim
 from scheduler.core.model.settings import Settings
 from scheduler.core.room.written import Record, written
 from scheduler.settings import SchedulerSettings

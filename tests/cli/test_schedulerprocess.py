@@ -6,9 +6,9 @@ from cli import schedulerprocess
 from cli.main import _parser
 from cli.refusing import BadInput
 from gpu.cdi import Cdi
-from scheduler.core.model.node_pool import NodePool, own_name
-from scheduler.core.model.pod_preferences import Weights
-from scheduler.core.model.room import Method, RoomSettings
+from scheduler.core.model.pod_class import Weights
+from scheduler.core.model.preemption import Method, RoomSettings
+from scheduler.core.model.settings import NodePool, own_name
 from scheduler.core.queues.cron import parsed
 from scheduler.core.queues.use_over_time import UsePeriod
 from scheduler.settings import ScalingSettings, UseSource

@@ -111,7 +111,7 @@ def test_a_program_ends_without_a_last_look_for_garbage(program: str) -> None:
 NOT_FOR_READING: Final = (
     "aiohttp", "binder", "cli.logs", "cli.page", "cli.queueing", "cli.settings", "cli.tracing",
     "kubernetes_asyncio", "numpy", "opentelemetry", "prometheus_client", "rich", "scheduler.core.backlog",
-    "scheduler.core.cluster", "scheduler.core.cluster_marks", "scheduler.core.cluster_state", "scheduler.core.decide",
+    "scheduler.core.cluster", "scheduler.core.decide",
     "scheduler.core.explain", "scheduler.core.nodes.ledger", "scheduler.core.queues", "scheduler.core.scores",
     "simulator", "tenacity",
 )  # fmt: skip

@@ -21,7 +21,7 @@ from cli.snapshots.saved import KIND, PLURALS, VERSION, Saved
 from kube.client import resources
 from kube.memory.types import ResourceType
 from scheduler.app import Scheduler
-from scheduler.core.assumed.attempt import NONE_YET
+from scheduler.core.assumed.attempts import NONE_YET
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert.nodes import node_record
 from scheduler.core.convert.queues import queue_record

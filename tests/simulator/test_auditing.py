@@ -16,7 +16,7 @@ from kube.client.resources import CONFIG_MAPS, PODS
 from kube.client.retry import Retry
 from kube.memory.faults import Fault
 from scheduler.app import Scheduler
-from scheduler.core.model.room import RoomFacts
+from scheduler.core.model.preemption import RoomFacts
 from simulator.auditing import L1_S
 from simulator.checks.writes import Bounds
 from simulator.process import RUN_S

@@ -12,11 +12,11 @@ import numpy as np
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert import constraints, selectors, volumes
 from scheduler.core.decide.placer import Placer
-from scheduler.core.devices.device_pools import NOWHERE
+from scheduler.core.devices.device_fit import NOWHERE
 from scheduler.core.explain.explain import EXCLUDED, explain
 from scheduler.core.filters.registry import FILTERS, OK, Filters
 from scheduler.core.model.plan import Explain, placements
-from scheduler.core.model.pod_preferences import Weights
+from scheduler.core.model.pod_class import Weights
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.settings import Settings
 from tools.kubeoracle.program import Question

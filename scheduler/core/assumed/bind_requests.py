@@ -1,7 +1,7 @@
 """BindRequests under way, from any scheduler: after a restart they are all that is left of a predecessor's commits.
 
 They are objects of the API with a life of their own: kept by name, as many may name one pod. What they leave behind
-when they are gone is of the pod's record of attempts (attempt.py).
+when they are gone is of the pod's record of attempts (attempts.py).
 
 One counts while it is there and its pod is not seen bound: the binder goes on with a pod that was changed, and may just
 be making the reservation of one that was deleted. Its own deletion says nothing, for it is deleted after the binding
@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from scheduler.core.assumed.attempt_table import AttemptTable
-from scheduler.core.model.index import Membership
+from scheduler.core.assumed.attempts import AttemptTable
+from scheduler.core.model.facts import Membership
 from scheduler.core.model.records import BindRequestRecord, PodRecord
 from scheduler.core.nodes.node_usage import Charge
 from wire.versions import is_older

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from scheduler.core.model.index import Membership
+from scheduler.core.model.facts import Membership
 from scheduler.core.model.records import PlannedMember, PodGroupRecord, PodRecord
 from scheduler.core.nodes.node_usage import Charge
 

@@ -1,7 +1,7 @@
 """Verdicts that are kept: classes that fitted nowhere, until something changes that may help them.
 
 A class fits if it fits on one node. So a class that fitted nowhere still fits nowhere if no node has changed since in a
-way that may help (changed_nodes.py), or none of those that have changed passes the class's plain sums. The sums are
+way that may help (ledger.py), or none of those that have changed passes the class's plain sums. The sums are
 never too strict: a node that a closer look would refuse may wake the class, one that would take it always does.
 
 Some classes depend on more than single nodes: those that name devices or exclude some, and those whose volumes nodes

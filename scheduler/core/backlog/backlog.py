@@ -24,15 +24,15 @@ from scheduler.core.backlog.timers import Timers
 from scheduler.core.backlog.waiting_gang import Until, WaitingGang
 from scheduler.core.model import stale
 from scheduler.core.model.pod_class import PodClass
+from scheduler.core.model.preemption import NoRoom
 from scheduler.core.model.priority_order import Rank, rank_alone
+from scheduler.core.model.quota import Resources
 from scheduler.core.model.records import PodRecord
-from scheduler.core.model.resources import Resources
-from scheduler.core.model.room import NoRoom
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.pod_places import PodPlaces
 from scheduler.core.queues.accounts import Accounts, HeldBack, Use
-from scheduler.core.queues.berths import Berths
+from scheduler.core.queues.reserved_nodes import Berths
 from scheduler.core.queues.tree import Tree
 from scheduler.core.queues.use import is_fixed
 

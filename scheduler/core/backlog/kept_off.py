@@ -1,4 +1,4 @@
-"""Who sleeps because nodes are kept for others (queues/berths.py): it would fit there, and nowhere else.
+"""Who sleeps because nodes are kept for others (queues/reserved_nodes.py): it would fit there, and nowhere else.
 
 It wakes when the berths change, when its queue may use them after all, when another node got something that may help
 it, or when rules about other pods may have opened another node to it. Those that ask the same of the same queue are
@@ -16,10 +16,10 @@ from scheduler.core.backlog.asleep import LOOKED_AT, Kept, depends_on_all
 from scheduler.core.backlog.sayings import Key
 from scheduler.core.backlog.shape import ShapeKey
 from scheduler.core.backlog.sums import passing
-from scheduler.core.model.resources import Resources
+from scheduler.core.model.quota import Resources
 from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.pod_places import PodPlaces
-from scheduler.core.queues.berths import Berth
+from scheduler.core.queues.reserved_nodes import Berth
 
 Item = ShapeKey | Key
 

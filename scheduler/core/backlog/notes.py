@@ -50,7 +50,7 @@ from scheduler.core.model.priority_order import Rank
 from scheduler.core.model.stale import StaleMemo
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.queues.accounts import HeldBack, Use
-from scheduler.core.queues.berths import Berths
+from scheduler.core.queues.reserved_nodes import Berths
 
 
 class Notes:

@@ -7,8 +7,8 @@ from collections.abc import Collection, Hashable, Mapping
 import msgspec
 
 from scheduler.core.backlog.shape import ShapeKey
-from scheduler.core.model.room import NoRoom
-from scheduler.core.nodes.capacity import Capacity
+from scheduler.core.model.preemption import NoRoom
+from scheduler.core.nodes.ledger import Capacity
 
 #: What a need is known by: a shape, a line of gangs, or a gang.
 NeedKey = Hashable

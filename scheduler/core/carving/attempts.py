@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from scheduler.core.carving.choosing import Carve
-from scheduler.core.model.mig_card import DONE, FAILED, UNDER_WAY, Gpu, MigCard, MigLayoutAsked, MigNode
+from scheduler.core.model.mig import DONE, FAILED, UNDER_WAY, Gpu, MigCard, MigLayoutAsked, MigNode
 
 PREFIX: Final = "moorage-"
 #: Resources, each with its number.

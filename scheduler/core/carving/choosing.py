@@ -19,7 +19,7 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.decide.allowance import Limits
 from scheduler.core.decide.as_if import decide_as_if
 from scheduler.core.decide.changes import AnotherNode, Change, NoRoomMade, OnlyThese
-from scheduler.core.model.mig_card import Gpu, MigCard, MigNode
+from scheduler.core.model.mig import Gpu, MigCard, MigNode
 from scheduler.core.model.plan import placements
 from scheduler.core.model.records import NodeRecord
 from wire import names

@@ -11,7 +11,7 @@ import msgspec
 
 from gpu.miglayout import MOST_MEMORY_SLICES, Cut, Place, Slice, cut
 from gpu.slices import slice_resource
-from scheduler.core.model.mig_card import MigCard
+from scheduler.core.model.mig import MigCard
 
 #: Searches in one look, and results that are kept.
 MOST_SEARCHES: Final = 32

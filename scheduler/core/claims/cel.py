@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from scheduler.core.claims import cel_cost, cel_values
 from scheduler.core.claims.selectors import LONGEST_SHOWN, LOOPS, SelectorFailed, shown
-from scheduler.core.model.device_record import DeviceKind, Value
+from scheduler.core.model.devices import DeviceKind, Value
 
 MISSING: Final = "the Python package cel-expr-python is not installed, so that selectors can't be evaluated"
 #: What the library occupies for each byte of a serialized expression, measured.

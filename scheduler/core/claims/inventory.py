@@ -7,18 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequenc
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
+from scheduler.core.claims.device_taints import Selected, TaintRules, selecting
 from scheduler.core.claims.pools import Pool, Run, make_pool
 from scheduler.core.claims.selectors import Asked, Compiler, SelectorFailed, Selectors
-from scheduler.core.claims.taint_rules import Selected, TaintRules, selecting
-from scheduler.core.model.device_need import DeviceNeed
-from scheduler.core.model.device_record import (
-    DeviceClassRecord,
-    DeviceId,
-    DeviceKind,
-    PoolId,
-    SliceRecord,
-    TaintRuleRecord,
-)
+from scheduler.core.model.device_requests import DeviceNeed
+from scheduler.core.model.devices import DeviceClassRecord, DeviceId, DeviceKind, PoolId, SliceRecord, TaintRuleRecord
 from scheduler.core.model.facts import Facts
 from scheduler.core.model.records import NodeRecord
 

@@ -13,7 +13,7 @@ from itertools import groupby
 import msgspec
 
 from scheduler.core.filters.requirements import holds
-from scheduler.core.model.device_record import DevicePlace, DeviceRecord, Draws, PoolId, SliceRecord
+from scheduler.core.model.devices import DevicePlace, DeviceRecord, Draws, PoolId, SliceRecord
 from scheduler.core.model.records import NodeRecord
 
 #: Devices that follow each other and have one place.

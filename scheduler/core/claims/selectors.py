@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, Protocol
 
-from scheduler.core.model.device_record import DeviceKind
+from scheduler.core.model.devices import DeviceKind
 
 #: Bytes of expressions and of their answers that are kept. A namespace has this part of them at most.
 _MOST_BYTES: Final = 64 << 20

@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
-from scheduler.core.model.node_pool import NodePool
 from scheduler.core.model.pod_class import ANYWHERE, Demand, PodClass
+from scheduler.core.model.settings import NodePool
 from wire.core import Pod, Taint
 
 #: The most labels of a pod that are kept, and the most bytes in all of them (keys and values).

@@ -1,22 +1,57 @@
 """Reading a pod's hard constraints: those that filters judge, and the names of those that nobody does yet.
 
 A constraint that is not implemented is never violated: its pod waits with ``UNSUPPORTED_CONSTRAINT`` (architecture.md).
+ResourceClaims are among them: those that a pod names, and those that were made for it from templates.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from itertools import chain
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 from typing import Final
 
 from gpu.refusal import shown
 from gpu.translation import ANY_CARD, MOST_NAMED, Cards
-from scheduler.core.convert import claim_uses, pod_rules
+from scheduler.core.convert import bounds, pod_rules
 from scheduler.core.filters.registry import FILTERS, Filters
+from scheduler.core.model.device_requests import ResourceClaimUse
 from scheduler.core.model.pod_class import Constraints, PodClass, Requirement, Term
 from wire import names
-from wire.core import Container, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec
+from wire.core import Container, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodResourceClaim, PodSpec
+
+#: Devices for all claims are searched for on each node. Nobody means that many.
+MOST_CLAIMS: Final = 32
+
+
+def is_unread(entry: PodResourceClaim) -> bool:
+    """Whether a pod names a claim in a way that nothing here reads."""
+    return not (entry.resource_claim_name or entry.resource_claim_template_name)
+
+
+def claim_uses(pod: Pod) -> tuple[ResourceClaimUse, ...]:
+    """The claims of a pod, in its order, one more than it may have at most. Those that are not needed are left out."""
+    return tuple(islice(_uses(pod), MOST_CLAIMS + 1)) if pod.spec.resource_claims else ()
+
+
+def _uses(pod: Pod) -> Iterator[ResourceClaimUse]:
+    made = {each.name: each for each in pod.status.resource_claim_statuses or ()}
+    for entry in pod.spec.resource_claims or ():
+        if entry.resource_claim_name:
+            yield ResourceClaimUse(entry.name, entry.resource_claim_name)
+        elif is_unread(entry):
+            continue
+        elif entry.name not in made:
+            yield ResourceClaimUse(entry.name, is_own=True)
+        elif name := made[entry.name].resource_claim_name:
+            yield ResourceClaimUse(entry.name, name, is_own=True, group=_group(pod))
+
+
+def _group(pod: Pod) -> str:
+    """The PodGroup of Kubernetes' Workload API that a pod is in, also if it is grouped by something else here."""
+    name = (pod.spec.scheduling_group or {}).get("podGroupName")
+    return bounds.name(name) if isinstance(name, str) else ""
+
 
 _LABEL_VALUE: Final = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
 _NOWHERE: Final = Term((), ())
@@ -73,7 +108,7 @@ def each_unsupported(pod: Pod) -> list[str]:
     found = {
         **_asked_by_annotation(pod),
         pod_rules.unreadable(pod): True,
-        "resourceClaims": any(map(claim_uses.is_unread, pod.spec.resource_claims or ())),
+        "resourceClaims": any(map(is_unread, pod.spec.resource_claims or ())),
     }
     return [name for name, is_there in found.items() if name and is_there]
 

@@ -86,7 +86,7 @@ def asks_more_than(annotations: dict[str, str] | None, minimum: int) -> bool:
 def gang_kind(pod: Pod) -> str:
     """Kind of the gang that ``pod`` is a part of by its owner or labels, "" if it is a pod alone.
 
-    Pods of a Job, ReplicaSet or StatefulSet are pods alone, as far as they say themselves (job_owners.py).
+    Pods of a Job, ReplicaSet or StatefulSet are pods alone, as far as they say themselves (owners.py).
     """
     return gang_kind_of(pod.metadata)
 

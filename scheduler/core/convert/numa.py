@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from scheduler.core.convert.extended_asks import is_extended
+from scheduler.core.convert.extended_resources import is_extended
 from scheduler.core.model.numa import AlignedPart, Amounts, NumaAsk, NumaRecord, NumaReport, NumaZone
 from wire.core import Container, Pod
 from wire.noderesourcetopology import NodeResourceTopology, ResourceInfo, Zone

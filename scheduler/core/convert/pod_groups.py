@@ -1,19 +1,77 @@
-"""The door of the core for PodGroups: minimums, and what is asked for and not carried out."""
+"""PodGroups as records: minimums, topology constraints, and what is asked for and not carried out.
+
+And a gang's plan as it is written on its PodGroup, before the first member joins a book or is bound: one annotation,
+written with the PodGroup's resourceVersion and only where there is none or a spent one, so that two schedulers can't
+start two halves of one gang (docs/design/protocol.md, Gangs). Topology objects are read here too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Final
 
+import msgspec
+
+from gpu.handover import PlannedDevice
 from gpu.refusal import shown
-from scheduler.core.convert import bounds, gang_kinds, queues, written_plan
-from scheduler.core.convert.controllers import controller_of
+from gpu.share import NANO_PER_DEVICE
+from gpu.slices import is_device_resource
+from scheduler.core.convert import bounds, gang_kinds, queues
+from scheduler.core.convert.owners import controller_of
 from scheduler.core.model.minimum_tree import Contradiction, MinimumTree, Part, minimum_tree
-from scheduler.core.model.node_pool import NodePool
-from scheduler.core.model.records import PodGroupRecord
-from scheduler.core.model.topology import LevelConstraint
+from scheduler.core.model.plan import Placement
+from scheduler.core.model.records import LevelConstraint, PlannedMember, PodGroupRecord, TopologyLevel, TopologyRecord
+from scheduler.core.model.settings import NodePool
 from scheduler.core.model.verdict import Code
 from wire import goduration, names, rfc3339
 from wire.crds.podgroup import PodGroup, PodGroupSpec, TopologyConstraint
+from wire.crds.topology import Topology
+
+#: More levels than KAI's CRD admits are not looked at: each costs a look at all nodes.
+MOST_LEVELS: Final = 16
+
+
+def topology_record(topology: Topology) -> TopologyRecord:
+    """Read a Topology."""
+    levels = tuple(TopologyLevel(level.node_label, level.alias or "") for level in topology.spec.levels[:MOST_LEVELS])
+    return TopologyRecord(topology.metadata.name, levels)
+
+
+class GangPlan(msgspec.Struct, frozen=True, gc=False):
+    """``id`` is fresh for each plan; ``members`` by pod UID."""
+
+    id: str
+    members: dict[str, PlannedMember]
+
+
+_decoder = msgspec.json.Decoder(GangPlan)
+
+
+def make(plan_id: str, placements: Sequence[Placement]) -> GangPlan:
+    """The plan of these placements."""
+    return GangPlan(plan_id, {p.pod_uid: PlannedMember(p.node, p.devices) for p in placements})
+
+
+def render(plan: GangPlan) -> str:
+    """Write the annotation."""
+    return msgspec.json.encode(plan).decode()
+
+
+def members(text: str | None) -> dict[str, PlannedMember]:
+    """Read who goes where, by pod UID in their order. One that can't be read names nobody: another may be written."""
+    if not text:
+        return {}
+    try:
+        plan = _decoder.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return {}
+    if not all(_is_sound(device) for member in plan.members.values() for device in member.devices):
+        return {}
+    return {uid: plan.members[uid] for uid in sorted(plan.members)}
+
+
+def _is_sound(device: PlannedDevice) -> bool:
+    return 0 < device.nano <= NANO_PER_DEVICE and is_device_resource(device.resource)
 
 
 def pod_group_record(group: PodGroup, pool: NodePool | None = None) -> PodGroupRecord:
@@ -43,7 +101,7 @@ def pod_group_record(group: PodGroup, pool: NodePool | None = None) -> PodGroupR
         stale_since=(meta.annotations or {}).get(names.STALE_SINCE, "")[: rfc3339.LONGEST + 1],
         levels=tuple(_levels(spec)),
         controller=controller_of(meta),
-        planned=written_plan.members((meta.annotations or {}).get(names.PLAN)),
+        planned=members((meta.annotations or {}).get(names.PLAN)),
         queue=bounds.name(spec.queue or names.DEFAULT_QUEUE),
         is_preemptible=queues.is_preemptible(spec.preemptibility),
         is_elsewhere=pool is not None and not pool.takes(meta.labels),

@@ -11,9 +11,15 @@ from typing import Final, TypeVar
 
 from scheduler.core.convert import constraints, pod_rules
 from scheduler.core.convert.selectors import can_be_read, pod_term
-from scheduler.core.model.pod_class import AntiTerm, Requirement
-from scheduler.core.model.pod_preferences import PodPreferences, WeightedNodeTerm, WeightedTerm, Weights
-from scheduler.core.model.pod_rules import Spread
+from scheduler.core.model.pod_class import (
+    AntiTerm,
+    PodPreferences,
+    Requirement,
+    Spread,
+    WeightedNodeTerm,
+    WeightedTerm,
+    Weights,
+)
 from wire.core import Container, NodeSelector, Pod, PodAffinity, PodAffinityTerm
 
 _SOFT: Final = "ScheduleAnyway"

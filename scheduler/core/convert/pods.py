@@ -1,6 +1,11 @@
-"""The door of the core for pods: what runs, waits or holds a device for others. Nothing behind it sees a wire object.
+"""Pods, and BindRequests for them, as records: what runs, waits or holds a device for others.
 
-What can't be read of a pod never stops the loop: it becomes the reason why that pod waits (blockers.py).
+Nothing behind it sees a wire object. What can't be read of a pod never stops the loop: it becomes the reason why that
+pod waits (``blocker``).
+
+A container with a share whose env reads nothing would see no device, or every device of its node: such a pod is never
+bound (docs/design/protocol.md, Hand-over to the container). How long a pod runs at most is said by its deadline, which
+its kubelet enforces, and by the pod itself.
 """
 
 from __future__ import annotations
@@ -11,7 +16,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from gpu import agentlimits, claimedshare, enforcement, grant, reservation, room
+from gpu import agentlimits, claimedshare, enforcement, grant, order, reservation, room
 from gpu import charged as charges
 from gpu.asked import PLAIN, asked_when_bound, mode_of, recorded, unrecorded
 from gpu.cards import integer
@@ -19,43 +24,166 @@ from gpu.charged import Charged
 from gpu.dialects import vocabulary
 from gpu.ended import has_ended
 from gpu.enforcement import Requirement
+from gpu.order import Foreign
 from gpu.refusal import Refusal, told
-from gpu.request import NO_GPU
+from gpu.request import NO_GPU, ContainerKind, ContainerRef, GpuRequest
 from gpu.translation import Cards, Translation
 from scheduler.core.convert import (
     bounds,
-    claim_uses,
     constraints,
-    device_env,
-    extended_asks,
-    in_tree_volumes,
-    inline_disks,
-    job_owners,
+    extended_resources,
+    gang_kinds,
     numa,
+    owners,
     pod_preferences,
     pod_rules,
     queues,
-    runtimes,
     selectors,
     volumes,
 )
 from scheduler.core.convert import demand as requests
-from scheduler.core.convert.blockers import blocker
-from scheduler.core.convert.controllers import controller_of
-from scheduler.core.convert.device_env import Source
+from scheduler.core.convert.owners import controller_of
 from scheduler.core.filters.registry import FILTERS, Filters
 from scheduler.core.model.numa import NumaAsk
 from scheduler.core.model.pod_class import ANYWHERE, Constraints, Demand, PodClass
-from scheduler.core.model.records import Held, PodRecord, SeenPod, SucceededMember
+from scheduler.core.model.records import BindRequestRecord, Held, PodRecord, SeenPod, SucceededMember
 from scheduler.core.model.settings import Settings
-from wire import names, rfc3339
-from wire.core import ObjectMeta, Pod
+from scheduler.core.model.verdict import Code, Verdict
+from wire import goduration, names, rfc3339
+from wire.core import Container, EnvVar, ObjectMeta, Pod
+from wire.crds.bindrequest import BindRequest
+
+_S: Final = 1_000_000_000
+#: Kubernetes' own bound. A time beyond the year 9999 could not be shown.
+_LONGEST_S: Final = (1 << 31) - 1
+
+
+def deadline_s(pod: Pod) -> int:
+    """``activeDeadlineSeconds``, counted from the pod's start; 0 without one, and for one that no API server stores."""
+    seconds = pod.spec.active_deadline_seconds or 0
+    return seconds if 0 < seconds <= _LONGEST_S else 0
+
+
+def max_runtime_s(pod: Pod) -> int:
+    """What the annotation says, in seconds, rounded up; 0 if it says nothing that can be read and is above zero."""
+    written = (pod.metadata.annotations or {}).get(names.MAX_RUNTIME)
+    if written is None:
+        return 0
+    try:
+        return max(0, -(-goduration.parse_ns(written) // _S))
+    except goduration.MalformedDuration:
+        return 0
+
+
+class Source:
+    """How a container reads which devices it was given."""
+
+    ANNOTATION = "annotation"
+    CONFIG_MAP = "config-map"
+    NONE = "none"
+
+
+def env_sources(pod: Pod, request: GpuRequest) -> set[str]:
+    """How the containers with a share read their devices: the ways seen; empty when there are no shares."""
+    if not request.is_shared:
+        return set()
+    return {_source(pod, container) for container in request.devices()}
+
+
+def taken_back(pod: Pod, request: GpuRequest) -> str:
+    """Say which container reads a ConfigMap though its ask is gone; "" if none does.
+
+    It would wait for ever for one that nobody writes, or see the devices of an attempt that failed.
+    """
+    if names.SHARED_GPU_CONFIGMAP not in (pod.metadata.annotations or {}):
+        return ""
+    shared = {container.key for container in request.devices()}
+    listed = ((ContainerKind.INIT, pod.spec.init_containers or ()), (ContainerKind.REGULAR, pod.spec.containers))
+    for kind, containers in listed:
+        for index, container in enumerate(containers):
+            ref = ContainerRef(kind, index)
+            if ref.key not in shared and _source(pod, ref) == Source.CONFIG_MAP:
+                return f"container {container.name} shares no GPU any more, but reads which: create the pod again"
+    return ""
+
+
+def _source(pod: Pod, ref: ContainerRef) -> str:
+    variable = _variable(_container(pod, ref))
+    source = variable.value_from if variable else None
+    if source is None:
+        return Source.NONE
+    if source.field_ref is not None:
+        wanted = f"metadata.annotations['{names.VISIBLE_DEVICES_PREFIX}{ref.key}']"
+        return Source.ANNOTATION if source.field_ref.field_path == wanted else Source.NONE
+    prefix = (pod.metadata.annotations or {}).get(names.SHARED_GPU_CONFIGMAP, "")
+    by_map = source.config_map_key_ref
+    return Source.CONFIG_MAP if by_map and prefix and by_map.name.startswith(prefix) else Source.NONE
+
+
+def _container(pod: Pod, ref: ContainerRef) -> Container | None:
+    containers = pod.spec.init_containers or [] if ref.kind is ContainerKind.INIT else pod.spec.containers
+    return containers[ref.index] if ref.index < len(containers) else None
+
+
+def _variable(container: Container | None) -> EnvVar | None:
+    """The entry that counts: kubelet lets the last one of a name win."""
+    found = [v for v in (container.env if container else None) or () if v.name == names.ENV_VISIBLE_DEVICES]
+    return found[-1] if found else None
+
+
+def blocker(
+    pod: Pod, cls: PodClass, filters: Filters, *, problem: str, admitted: bool, are_grouped: bool
+) -> Verdict | None:
+    """Why a pod is not placed; None if it may be.
+
+    ``problem``: what of its asks can't be read. ``admitted``: it came by the webhooks, and will see its devices.
+    """
+    if problem:
+        return Verdict(code=Code.INVALID_REQUEST, detail=problem)
+    if constraint := constraints.unsupported(pod) or bounds.excess(pod) or constraints.excessive(cls, filters):
+        return Verdict(code=Code.UNSUPPORTED_CONSTRAINT, detail=constraint)
+    return without_group(pod, are_grouped=are_grouped) or (None if admitted else Verdict(code=Code.NOT_ADMITTED))
+
+
+def without_group(pod: Pod, *, are_grouped: bool = False) -> Verdict | None:
+    """Why a pod that names no PodGroup is not started alone, by what it says itself; None where it may be.
+
+    ``are_grouped``: Moorage groups pods of owners, and of gangs in the words of other schedulers.
+    """
+    if (pod.metadata.annotations or {}).get(names.POD_GROUP_NAME):
+        return None
+    if kind := gang_kinds.gang_kind(pod):
+        is_coming = are_grouped and pod.metadata.owner_references
+        return Verdict(code=Code.NOT_GROUPED if is_coming else Code.NO_POD_GROUP, detail=kind)
+    if asked := gang_kinds.asked_elsewhere(pod):
+        if are_grouped and gang_kinds.is_translated(pod):
+            return Verdict(code=Code.NOT_GROUPED, detail=f"gang ({asked})")
+        return Verdict(code=Code.UNSUPPORTED_CONSTRAINT, detail=gang_kinds.not_carried_out(asked))
+    return None
+
+
+def bind_request_record(request: BindRequest) -> BindRequestRecord | None:
+    """Read a hand-over; None if it is not one that our binder would carry out."""
+    ordered = order.read(request)
+    if isinstance(ordered, Foreign):
+        return None
+    meta = request.metadata
+    return BindRequestRecord(
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        pod_uid=ordered.pod_uid,
+        node=request.spec.selected_node,
+        rv=ordered.handover.rv,
+        devices=ordered.handover.devices,
+        charged=ordered.handover.charged,
+    )
+
 
 _NOTHING = Translation(dialect=PLAIN, request=NO_GPU)
 _ENDED = {names.SUCCEEDED, names.FAILED}
 #: The most characters of a reason: a condition holds no more.
 _LONGEST_PROBLEM: Final = 1_000
-_S: Final = 1_000_000_000
 
 #: Makes the record of a pod.
 Read: TypeAlias = Callable[[Pod, Settings, Filters], PodRecord | None]
@@ -123,19 +251,19 @@ def _subgroup(meta: ObjectMeta) -> str:
 def _bound(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
     found = asked_when_bound(pod)
     known = _NOTHING if isinstance(found, Refusal) else found
-    demand = extended_asks.without_share(requests.readable_demand(pod), known.request)
+    demand = extended_resources.without_share(requests.readable_demand(pod), known.request)
     cls = PodClass(
-        demand=extended_asks.by_claim(demand, pod),
+        demand=extended_resources.by_claim(demand, pod),
         request=known.request,
         wishes=known.wishes,
         driver_caps=known.driver_caps,
         by_agents=agentlimits.serving(known) if agentlimits.were_given(pod.metadata.annotations or {}) else (),
         mode=mode_of(known),
-        deadline_s=runtimes.deadline_s(pod),
-        max_runtime_s=runtimes.max_runtime_s(pod),
+        deadline_s=deadline_s(pod),
+        max_runtime_s=max_runtime_s(pod),
     )
     share = claimedshare.read(pod)
-    cls = extended_asks.claimed(cls, share)
+    cls = extended_resources.claimed(cls, share)
     return msgspec.structs.replace(
         _record(pod, cls, settings),
         node=intern(pod.spec.node_name),
@@ -161,7 +289,7 @@ def _moves_as(pod: Pod, settings: Settings, filters: Filters) -> PodClass | None
     """
     if not is_ours(pod, settings) or is_reservation(pod, settings) or not controller_of(pod.metadata):
         return None
-    if pod.spec.resource_claims or extended_asks.claim_name(pod) or (pod.spec.volumes and volumes.claims_of(pod)):
+    if pod.spec.resource_claims or extended_resources.claim_name(pod) or (pod.spec.volumes and volumes.claims_of(pod)):
         return None
     if (pod.metadata.annotations or {}).get(names.DO_NOT_DISRUPT) == "true":
         return None
@@ -180,21 +308,23 @@ def _waiting(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
         problem = found.message
         found = _NOTHING
     request = found.request
-    demand = extended_asks.without_share(asked, request)
+    demand = extended_resources.without_share(asked, request)
     if (no_room := room.cramped(pod.metadata.annotations, found)) is not None:
         problem = no_room.message
     if isinstance(required := enforcement.requirement(pod.metadata.annotations), Refusal):
         problem = told(required)
-    hand_over = device_env.hand_over(pod, request)
-    problem = problem or device_env.taken_back(pod, request)
-    cls = _waiting_class(pod, found, extended_asks.by_claim(demand, pod), hand_over, settings=settings, filters=filters)
+    hand_over = env_sources(pod, request)
+    problem = problem or taken_back(pod, request)
+    cls = _waiting_class(
+        pod, found, extended_resources.by_claim(demand, pod), hand_over, settings=settings, filters=filters
+    )
     if too_much := bounds.excess_of_class(cls):
         # Such a pod waits for another reason than room: none of its constraints is kept.
         own, problem, cls = None, problem or too_much, PodClass(demand=bounds.first_resources(cls.demand))
     share = claimedshare.read(pod)
-    asks = extended_asks.for_claims(pod, cls) if asked.gpus or asked.extended else ()
-    cls = extended_asks.claimed(cls, share)
-    job, job_name = job_owners.job_of(pod.metadata)
+    asks = extended_resources.for_claims(pod, cls) if asked.gpus or asked.extended else ()
+    cls = extended_resources.claimed(cls, share)
+    job, job_name = owners.job_of(pod.metadata)
     came_by_the_door = own is not None or bool(too_much) or not vocabulary.is_spoken(pod)
     kept = msgspec.structs.replace(cls, demand=bounds.first_resources(cls.demand))
     return msgspec.structs.replace(
@@ -204,7 +334,7 @@ def _waiting(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
         job_name=job_name,
         recorded=own if isinstance(own, Translation) and share is None else None,
         extended_asks=asks[: bounds.MOST_RESOURCES],
-        extended_claim=extended_asks.claim_name(pod),
+        extended_claim=extended_resources.claim_name(pod),
         claimed=share,
         blocker=blocker(
             pod,
@@ -236,8 +366,8 @@ def _waiting_class(
         by_agents=by_agents,
         mode=mode_of(found),
         places=tuple(msgspec.structs.replace(place, unit=0) for place in found.places),
-        deadline_s=runtimes.deadline_s(pod),
-        max_runtime_s=runtimes.max_runtime_s(pod),
+        deadline_s=deadline_s(pod),
+        max_runtime_s=max_runtime_s(pod),
         rules=pod_rules.pod_rules(pod),
         prefers=pod_preferences.pod_preferences(pod, settings.weights),
     )
@@ -265,12 +395,12 @@ def _record(pod: Pod, cls: PodClass, settings: Settings) -> PodRecord:
         controller=controller_of(meta),
         deleting=meta.deletion_timestamp is not None,
         claims=volumes.claims_of(pod) if pod.spec.volumes else (),
-        resource_claims=claim_uses.claim_uses(pod),
+        resource_claims=constraints.claim_uses(pod),
         labels=bounds.kept_labels(labels, settings.pool),
         are_labels_cut=bounds.are_too_many(labels),
         ports=pod_rules.host_ports(pod),
-        disks=inline_disks.inline_disks(pod) if pod.spec.volumes else (),
-        inline_volumes=in_tree_volumes.of_pod(pod) if pod.spec.volumes else (),
+        disks=pod_rules.inline_disks(pod) if pod.spec.volumes else (),
+        inline_volumes=volumes.attached_by_pod(pod) if pod.spec.volumes else (),
         keeps_off=selectors.anti_terms(pod) if pod.spec.affinity else (),
         draws=pod_preferences.drawing_terms(pod, settings.weights) if pod.spec.affinity else (),
         grace_s=30 if (grace_s := pod.spec.termination_grace_period_seconds) is None else grace_s,

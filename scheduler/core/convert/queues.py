@@ -10,9 +10,8 @@ from sys import intern
 from typing import Final
 
 from gpu.refusal import shown
-from scheduler.core.model.queue_record import BadField, QueueRecord
-from scheduler.core.model.resources import DIMENSIONS, Resources
-from scheduler.core.model.resources import UNLIMITED as WITHOUT_END
+from scheduler.core.model.quota import DIMENSIONS, BadField, QueueRecord, Resources
+from scheduler.core.model.quota import UNLIMITED as WITHOUT_END
 from wire import goduration, names
 from wire.crds.podgroup import NON_PREEMPTIBLE, PREEMPTIBLE
 from wire.crds.queue import DEFAULT_PRIORITY, UNITS, UNLIMITED, WEIGHT_UNITS, Queue, QueueResource, counted

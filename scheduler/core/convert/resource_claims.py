@@ -1,22 +1,31 @@
-"""ResourceClaims: what they ask, and what they have; wire objects in, slim records out."""
+"""ResourceClaims: what they ask and what they have, read into records, and the allocation that is written into them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from sys import intern
 from typing import Final
+from uuid import UUID, uuid5
 
 import msgspec
 
-from scheduler.core.convert import binding_conditions, constraints
-from scheduler.core.convert.controllers import controller_uid
-from scheduler.core.convert.device_classes import read_selectors
-from scheduler.core.model.device_allocation import ClaimAllocation, DeviceResult, ResourceClaimRecord
-from scheduler.core.model.device_need import AttributeRule, DeviceAsk, DeviceNeed, DeviceRequest, DeviceToleration
+from scheduler.core.convert import constraints, devices
+from scheduler.core.convert.devices import read_selectors
+from scheduler.core.convert.owners import controller_uid
+from scheduler.core.model.device_requests import AttributeRule, DeviceAsk, DeviceNeed, DeviceRequest, DeviceToleration
+from scheduler.core.model.devices import ClaimAllocation, DeviceClassRecord, DeviceResult, ResourceClaimRecord
+from scheduler.core.model.pod_class import Requirement, Term
 from wire import names, resource
-from wire.core import ObjectMeta, OwnerReference
-from wire.quantity import MalformedQuantity, parse_nano
-from wire.resource import AllocationResult, DeviceSubRequest, ExactDeviceRequest, ResourceClaim
+from wire.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, ObjectMeta, OwnerReference
+from wire.quantity import NANO, MalformedQuantity, binary_text, decimal_text, parse_nano
+from wire.resource import (
+    AllocationResult,
+    DeviceAllocationConfiguration,
+    DeviceSubRequest,
+    ExactDeviceRequest,
+    ResourceClaim,
+)
+from wire.rfc3339 import rfc3339
 
 #: Kubernetes' own limits (resource/v1): requests and constraints of a claim, ways of a request, tolerations of one.
 _MOST_REQUESTS: Final = 32
@@ -47,7 +56,7 @@ def resource_claim_record(claim: ResourceClaim) -> ResourceClaimRecord:
         unsupported = str(error)
     consumers = claim.status.reserved_for or ()
     pods = tuple(each.uid for each in consumers if each.resource == "pods" and not each.api_group)
-    pending, failure = binding_conditions.progress(claim.status)
+    pending, failure = devices.progress(claim.status)
     group = _group(meta)
     return ResourceClaimRecord(
         namespace=meta.namespace,
@@ -188,7 +197,7 @@ def _result(written: resource.DeviceRequestAllocationResult) -> DeviceResult:
         tolerations=tuple(_tolerations(written.tolerations)),
         consumed=None if written.share_id is None else _consumed(written.consumed_capacity),
         share=written.share_id or "",
-        awaited=binding_conditions.awaited(written.binding_conditions, written.binding_failure_conditions),
+        awaited=devices.awaited(written.binding_conditions, written.binding_failure_conditions),
     )
 
 
@@ -198,3 +207,109 @@ def _consumed(written: dict[str, resource.Written] | None) -> tuple[tuple[str, i
         return _amounts(written, "consumedCapacity")
     except _Unsupported:
         return None
+
+
+#: A name space of our own for ids of parts of devices.
+_SHARES: Final = UUID("5c1e3f5e-3b0e-5d7a-9a53-6d6f6f726167")
+_FROM_CLASS: Final = "FromClass"
+_FROM_CLAIM: Final = "FromClaim"
+
+
+def written(
+    allocation: ClaimAllocation,
+    claim: ResourceClaim,
+    classes: Callable[[str], DeviceClassRecord | None],
+    *,
+    now_ns: int = 0,
+) -> AllocationResult:
+    """The allocation of a claim as the API has it, with the parameters of classes and claim that apply.
+
+    ``now_ns``: since when it is waited for conditions of its devices.
+    Ids of parts of shared devices follow from the claim's UID and their place in it, so that a repeated write is equal.
+    """
+    results = [_written_result(each, claim.metadata.uid, number) for number, each in enumerate(allocation.results)]
+    chosen = _chosen(claim, allocation.ways)
+    config = [*_of_classes(chosen, classes), *_of_claim(claim, chosen)]
+    return AllocationResult(
+        devices=resource.DeviceAllocationResult(results=results, config=config or None),
+        node_selector=None
+        if allocation.terms is None
+        else NodeSelector(node_selector_terms=list(map(_term, allocation.terms))),
+        allocation_timestamp=rfc3339(now_ns) if any(each.awaited for each in allocation.results) else None,
+    )
+
+
+def _written_result(result: DeviceResult, claim_uid: str, number: int) -> resource.DeviceRequestAllocationResult:
+    is_shared = result.consumed is not None
+    return resource.DeviceRequestAllocationResult(
+        request=result.request,
+        driver=result.driver,
+        pool=result.pool,
+        device=result.device,
+        admin_access=True if result.is_admin else None,
+        tolerations=list(map(_toleration, result.tolerations)) or None,
+        share_id=str(uuid5(_SHARES, f"{claim_uid}/{number}")) if is_shared else None,
+        consumed_capacity={name: quantity_text(nano) for name, nano in result.consumed or ()} or None,
+        binding_conditions=None if result.awaited is None else list(result.awaited.conditions) or None,
+        binding_failure_conditions=None if result.awaited is None else list(result.awaited.failures) or None,
+    )
+
+
+def _toleration(each: DeviceToleration) -> resource.DeviceToleration:
+    return resource.DeviceToleration(
+        key=each.key,
+        operator=each.operator,
+        value=each.value,
+        effect=each.effect,
+        toleration_seconds=each.toleration_s,
+    )
+
+
+def quantity_text(nano: int) -> str:
+    """An amount in nano of its unit as the API has it."""
+    return decimal_text(nano) if nano % NANO else binary_text(nano // NANO)
+
+
+def _chosen(claim: ResourceClaim, ways: Sequence[int]) -> list[tuple[str, str, str]]:
+    """Of each request its name, the full name of the way that was taken, and its class."""
+    chosen = []
+    for request, way in zip(claim.spec.devices.requests or (), ways, strict=True):
+        if request.exactly is not None:
+            chosen.append((request.name, request.name, request.exactly.device_class_name))
+        else:
+            taken = (request.first_available or ())[way]
+            chosen.append((request.name, f"{request.name}/{taken.name}", taken.device_class_name))
+    return chosen
+
+
+def _of_classes(
+    chosen: Sequence[tuple[str, str, str]], classes: Callable[[str], DeviceClassRecord | None]
+) -> Iterator[DeviceAllocationConfiguration]:
+    """Each class once, for all requests that name it."""
+    for name in dict.fromkeys(each for _, _, each in chosen):
+        record = classes(name)
+        for driver, parameters in record.configs if record is not None else ():
+            yield DeviceAllocationConfiguration(
+                source=_FROM_CLASS,
+                requests=[full for _, full, each in chosen if each == name],
+                opaque=resource.OpaqueDeviceConfiguration(driver=driver, parameters=msgspec.json.decode(parameters)),
+            )
+
+
+def _of_claim(claim: ResourceClaim, chosen: Sequence[tuple[str, str, str]]) -> Iterator[DeviceAllocationConfiguration]:
+    """What the claim says itself, of requests and of ways that were taken."""
+    taken = {each for name, full, _ in chosen for each in (name, full)}
+    for config in claim.spec.devices.config or ():
+        if not config.requests or not taken.isdisjoint(config.requests):
+            yield DeviceAllocationConfiguration(source=_FROM_CLAIM, requests=config.requests, opaque=config.opaque)
+
+
+def _term(term: Term) -> NodeSelectorTerm:
+    return NodeSelectorTerm(
+        match_expressions=list(map(_requirement, term.labels)) or None,
+        match_fields=list(map(_requirement, term.fields)) or None,
+    )
+
+
+def _requirement(each: Requirement) -> NodeSelectorRequirement:
+    return NodeSelectorRequirement(key=each.key, operator=each.operator, values=list(each.values) or None)

@@ -1,4 +1,7 @@
-"""Label selectors of pods' terms, and the namespaces that terms select: read once, judged by plain values."""
+"""Label selectors of pods' terms and of PodDisruptionBudgets, and the namespaces that terms select.
+
+Read once, judged by plain values.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,34 @@ import msgspec
 
 from scheduler.core.filters.pod_terms import everybody
 from scheduler.core.model.pod_class import AntiTerm, Requirement
+from scheduler.core.model.preemption import BudgetRecord
 from wire.core import LabelSelector, Namespace, Pod, PodAffinityTerm
+from wire.policy import PodDisruptionBudget
+
+#: Expressions and values of a selector. Nobody means more.
+_MOST_WORDS: Final = 1_000
+
+
+def budget_record(budget: PodDisruptionBudget) -> BudgetRecord:
+    """Read a budget. While its controller has not counted its newest generation, it lets nobody go.
+
+    One with a longer selector than is kept lets nobody of its namespace go.
+    """
+    meta, status = budget.metadata, budget.status
+    is_counted = status.observed_generation >= meta.generation
+    selector = requirements(budget.spec.selector)
+    is_too_long = sum(1 + len(each.values) for each in selector or ()) > _MOST_WORDS
+    return BudgetRecord(
+        namespace=meta.namespace,
+        name=meta.name,
+        selector=() if is_too_long else selector,
+        allowed=max(0, status.disruptions_allowed) if is_counted and not is_too_long else 0,
+    )
+
 
 _OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
 #: A pod with more terms than anybody means keeps everybody of their namespaces off; if these are as many, everybody.
 _MOST_TERMS: Final = 32
-#: The same of expressions, values and namespaces in all of them.
-_MOST_WORDS: Final = 1_000
 
 
 class NamespaceRecord(msgspec.Struct, frozen=True, gc=False):

@@ -19,8 +19,8 @@ from scheduler.core.decide.looks import Looks
 from scheduler.core.decide.needs import Needing, needs_left
 from scheduler.core.model.plan import Entry
 from scheduler.core.model.priority_order import Rank
-from scheduler.core.queues import berths as rules
-from scheduler.core.queues.berths import Berths, Refused
+from scheduler.core.queues import reserved_nodes as rules
+from scheduler.core.queues.reserved_nodes import Berths, Refused
 from scheduler.core.queues.tree import TreeQueue
 from scheduler.core.room.need import Need
 from wire import rfc3339

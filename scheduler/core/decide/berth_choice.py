@@ -23,7 +23,7 @@ from scheduler.core.model.verdict import Verdict
 from scheduler.core.nodes.table import GPUS, Bools, Int64s
 from scheduler.core.room.need import Need
 from scheduler.core.snapshot.node_mask import only
-from scheduler.core.topology.tree import Domain
+from scheduler.core.topology.topologies import Domain
 from wire import names
 
 

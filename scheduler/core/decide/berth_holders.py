@@ -11,7 +11,7 @@ from scheduler.core.decide.needed import gang_need, pod_need
 from scheduler.core.model.plan import Entry, placements
 from scheduler.core.model.priority_order import Candidate, Rank
 from scheduler.core.model.records import PodRecord
-from scheduler.core.queues.berths import Berth
+from scheduler.core.queues.reserved_nodes import Berth
 from scheduler.core.room.need import Need
 
 

@@ -8,9 +8,9 @@ from scheduler.core.decide import queue_use
 from scheduler.core.decide.attempts import Attempts
 from scheduler.core.decide.berth_choice import needed
 from scheduler.core.model.priority_order import Candidate, Rank
-from scheduler.core.model.resources import NOTHING, Resources
-from scheduler.core.queues import berths as rules
-from scheduler.core.queues.berths import UNKNOWN
+from scheduler.core.model.quota import NOTHING, Resources
+from scheduler.core.queues import reserved_nodes as rules
+from scheduler.core.queues.reserved_nodes import UNKNOWN
 from scheduler.core.queues.tree import TreeQueue
 from scheduler.core.queues.use import held, queue_of
 from scheduler.core.room.need import Need

@@ -1,4 +1,4 @@
-"""Berths of one decision: who is kept off which nodes, and for whom nodes are kept from now on (queues/berths.py).
+"""Berths of one decision: who is kept off which nodes, and for whom nodes are kept from now on.
 
 A look for more costs a walk over all that waits for room, so there is one a second at most, when something has changed
 or somebody's patience has ended; and one of them tries one group. What ends a berth at once is seen in each decision:
@@ -22,10 +22,10 @@ from scheduler.core.decide.berth_rights import free_s, is_entitled
 from scheduler.core.model.plan import Entry
 from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.priority_order import Rank
-from scheduler.core.model.resources import Resources
+from scheduler.core.model.quota import Resources
 from scheduler.core.model.verdict import BerthCause, Code, Verdict
-from scheduler.core.queues import berths as rules
-from scheduler.core.queues.berths import Berth, Berths
+from scheduler.core.queues import reserved_nodes as rules
+from scheduler.core.queues.reserved_nodes import Berth, Berths
 from scheduler.core.queues.tree import TreeQueue
 from scheduler.core.room.need import Need
 

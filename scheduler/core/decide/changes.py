@@ -11,9 +11,9 @@ from typing import Final, Protocol
 import msgspec
 
 from scheduler.core.decide.draft import Draft
-from scheduler.core.model.device_record import SliceRecord
+from scheduler.core.model.devices import SliceRecord
 from scheduler.core.model.pod_class import PodClass
-from scheduler.core.model.queue_record import QueueRecord
+from scheduler.core.model.quota import QueueRecord
 from scheduler.core.model.records import NodeRecord
 from scheduler.core.queues.use import is_fixed
 

@@ -16,9 +16,9 @@ from scheduler.core.decide import queue_use
 from scheduler.core.decide.attempts import Attempts
 from scheduler.core.decide.room_trial import OnPaper
 from scheduler.core.model.plan import Entry, MakeRoom, Placement
+from scheduler.core.model.preemption import Action, Found, Intent, Moved, Moves, Place, Unit, Victim
+from scheduler.core.model.quota import NOTHING, Resources
 from scheduler.core.model.records import PodRecord
-from scheduler.core.model.resources import NOTHING, Resources
-from scheduler.core.model.room import Action, Found, Intent, Moved, Moves, Place, Unit, Victim
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.nodes.table import GPUS, IDLE, LEAVING
 from scheduler.core.queues.accounts import Use

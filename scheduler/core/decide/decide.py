@@ -32,8 +32,8 @@ from scheduler.core.decide.stale_gangs import StaleGangs
 from scheduler.core.model.plan import Entry, Placement, Withdraw
 from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.priority_order import Rank
+from scheduler.core.model.quota import Resources
 from scheduler.core.model.records import PodRecord
-from scheduler.core.model.resources import Resources
 from scheduler.core.model.steps import Steps, ended
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.queues.order import QueueOrder

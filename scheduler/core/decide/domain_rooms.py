@@ -21,8 +21,7 @@ from scheduler.core.model.records import PodRecord
 from scheduler.core.model.verdict import DomainRoom
 from scheduler.core.nodes.table import CPU, LEFT_MILLI, Int64s
 from scheduler.core.snapshot.node_mask import NodeMask
-from scheduler.core.topology.choosing import Slots
-from scheduler.core.topology.tree import ROOT, Domain
+from scheduler.core.topology.topologies import ROOT, Domain, Slots
 
 #: Classes of which bounds are counted; those that ask most come first.
 _CLASSES_COUNTED: Final = 16

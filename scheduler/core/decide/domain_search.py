@@ -28,8 +28,7 @@ from scheduler.core.model.minimum_tree import Choice
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.verdict import DomainRoom
 from scheduler.core.snapshot.node_mask import NodeMask, both
-from scheduler.core.topology.choosing import Slots
-from scheduler.core.topology.tree import ROOT, Domain
+from scheduler.core.topology.topologies import ROOT, Domain, Slots
 
 M = TypeVar("M")
 

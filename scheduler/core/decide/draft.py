@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gpu.request import MemoryAsk
-from scheduler.core.assumed.assumed import Commits
+from scheduler.core.assumed.commits import Commits
 from scheduler.core.backlog.sayings import Key
-from scheduler.core.model.device_record import SliceRecord
-from scheduler.core.model.queue_record import QueueRecord
+from scheduler.core.model.devices import SliceRecord
+from scheduler.core.model.quota import QueueRecord
 from scheduler.core.model.records import NodeRecord, PodGroupRecord, PodRecord
 from scheduler.core.model.seen_pods import Pods
 from scheduler.core.model.settings import Settings
@@ -21,8 +21,7 @@ from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.queues.queues import Queues
 from scheduler.core.queues.sums import Row
 from scheduler.core.room.table import ResidentTable
-from scheduler.core.snapshot.counting import count_node
-from scheduler.core.snapshot.supposed import Supposed
+from scheduler.core.snapshot.node_count import Supposed, count_node
 
 
 @dataclass(slots=True, kw_only=True)

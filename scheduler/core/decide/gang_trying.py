@@ -19,8 +19,8 @@ from scheduler.core.decide.kept_nodes import KeptOff
 from scheduler.core.decide.shared_claims import SharedClaims
 from scheduler.core.model.plan import Attempt, Entry, Gang, Placement, Prepare, Retire
 from scheduler.core.model.pod_class import PodClass
+from scheduler.core.model.quota import DIMENSIONS
 from scheduler.core.model.records import PodGroupRecord, PodRecord
-from scheduler.core.model.resources import DIMENSIONS
 from scheduler.core.model.verdict import CLAIMS_IN_USE, Code, Verdict
 from scheduler.core.queues.accounts import HeldBack
 from scheduler.core.snapshot.node_mask import NodeMask, both

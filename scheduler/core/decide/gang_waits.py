@@ -18,8 +18,8 @@ from scheduler.core.decide.known_classes import SEARCHED_ON_NS
 from scheduler.core.groups.quorum import Quorum
 from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.priority_order import Rank
+from scheduler.core.model.quota import NOTHING, Resources
 from scheduler.core.model.records import PodGroupRecord, PodRecord
-from scheduler.core.model.resources import NOTHING, Resources
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.queues.accounts import HeldBack
 from scheduler.core.queues.use import is_fixed

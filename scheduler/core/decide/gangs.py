@@ -25,8 +25,8 @@ from scheduler.core.groups.surplus import Surplus
 from scheduler.core.model.plan import Entry
 from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.priority_order import Candidate, Rank, order_members
+from scheduler.core.model.quota import Resources
 from scheduler.core.model.records import PodGroupRecord, PodRecord
-from scheduler.core.model.resources import Resources
 from scheduler.core.model.verdict import CLAIMS_IN_USE, Code, TopologyCause, Verdict
 
 #: What a gang costs that does not start, and each of its members that was passed over, in operations (costs.py).

@@ -19,14 +19,14 @@ from scheduler.core.decide.gang_trying import Start
 from scheduler.core.decide.kept_places import are_in_domains
 from scheduler.core.filters.registry import OK
 from scheduler.core.model.plan import Entry, Gang, GiveUp, Placement, placements
+from scheduler.core.model.preemption import Ended, Intent, Place
 from scheduler.core.model.records import PodGroupRecord, PodRecord
-from scheduler.core.model.room import Ended, Intent, Place
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.nodes.table import GPUS
 from scheduler.core.queues.accounts import HeldBack
 from scheduler.core.room.claim_pause import paused_until_s
+from scheduler.core.snapshot.node_count import Supposed
 from scheduler.core.snapshot.node_mask import NodeMask, only
-from scheduler.core.snapshot.supposed import Supposed
 
 #: These are no reason to end an intent if others can be found (revising.py).
 _REVISED: Final = frozenset({Ended.PLACE_GONE, Ended.PLACE_TAKEN})

@@ -11,7 +11,7 @@ import numpy as np
 
 from scheduler.core.filters.registry import OK
 from scheduler.core.model.pod_class import PodClass
-from scheduler.core.nodes import volumes_to_come
+from scheduler.core.nodes import volume_limits
 from scheduler.core.nodes.table import GPUS, IDLE, LEAVING, Device
 from scheduler.core.scores.ranking import Ranking
 from scheduler.core.snapshot.node_mask import NodeMask
@@ -32,7 +32,7 @@ def find_sacrifice(statement: Statement, ranking: Ranking, cls: PodClass, mask: 
     if not need or cls.request.is_shared or not ranking.known:
         return None
     ok = ranking.eligible == OK
-    if volumes := volumes_to_come.of_class(cls, statement.attaching.limited_driver):
+    if volumes := volume_limits.coming_of_class(cls, statement.attaching.limited_driver):
         ok &= statement.attaching.fits(volumes, slice(None))
     if cls.unbound:
         ok &= statement.binding.fits(cls.unbound, slice(None))

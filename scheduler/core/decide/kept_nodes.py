@@ -11,10 +11,10 @@ import msgspec
 from scheduler.core.backlog.kept_off import Off
 from scheduler.core.decide.placer import Placer
 from scheduler.core.model.pod_class import PodClass
-from scheduler.core.model.resources import Resources
+from scheduler.core.model.quota import Resources
 from scheduler.core.model.verdict import BerthCause, NodeReason, Verdict
 from scheduler.core.queues.accounts import Accounts
-from scheduler.core.queues.berths import Berth
+from scheduler.core.queues.reserved_nodes import Berth
 from scheduler.core.snapshot.node_mask import NodeMask, both, only
 
 #: The kind of reason (verdict.py) of nodes that are kept for others.

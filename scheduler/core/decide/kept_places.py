@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from scheduler.core.decide.place_bounds import PlaceBound
 from scheduler.core.model.minimum_tree import MinimumTree
 from scheduler.core.nodes.table import Int64s
-from scheduler.core.topology.tree import Domain
+from scheduler.core.topology.topologies import Domain
 
 
 def are_in_domains(

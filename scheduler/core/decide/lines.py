@@ -14,7 +14,7 @@ from scheduler.core.decide.queue_use import asked_of, least_of
 from scheduler.core.model.plan import Entry
 from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.priority_order import Rank
-from scheduler.core.model.resources import Resources
+from scheduler.core.model.quota import Resources
 
 
 @dataclass(slots=True)

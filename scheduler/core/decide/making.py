@@ -33,11 +33,11 @@ from scheduler.core.decide.revising import Revising
 from scheduler.core.decide.room_trial import OnPaper, room_trial
 from scheduler.core.decide.search_costs import FURTHER, cost_beside, cost_of_search, cost_of_whole
 from scheduler.core.model.plan import Entry, GiveUp
+from scheduler.core.model.preemption import Action, Ended, Found, Moves, NoRoom, RoomSettings
 from scheduler.core.model.records import PodRecord
-from scheduler.core.model.room import Action, Ended, Found, Moves, NoRoom, RoomSettings
 from scheduler.core.model.settings import Strategy
 from scheduler.core.model.steps import Steps
-from scheduler.core.nodes.capacity import Capacity
+from scheduler.core.nodes.ledger import Capacity
 from scheduler.core.queues.order import QueueOrder
 from scheduler.core.queues.tree import TreeQueue
 from scheduler.core.room.claim_pause import next_end_s
@@ -365,7 +365,7 @@ class Making:
         first.pass_over()
 
     def _trial_beside(self, off: frozenset[str]) -> Trial:
-        """A trial on nodes that are not kept for others (queues/berths.py); nobody is moved to any that are kept."""
+        """A trial on nodes that are not kept for others; nobody is moved to any that are kept."""
         all_but = self.attempts.placer.all_but
         kept = frozenset(name for berth in self.attempts.snapshot.backlog.berths.of for name in berth.nodes)
         return replace(self.trial, paper=OnPaper(self.attempts, all_but(off), all_but(kept)))

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
-from scheduler.core.model.resources import WITHOUT_END
-from scheduler.core.model.room import Moves, NoMoves
+from scheduler.core.model.preemption import Moves, NoMoves
+from scheduler.core.model.quota import WITHOUT_END
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.queues.tree import Tree
 from scheduler.core.room.movers import Movers

@@ -38,7 +38,7 @@ from scheduler.core.decide.held_back import HeldBackItems
 from scheduler.core.decide.needed import gang_need, may_be_freed, pod_need
 from scheduler.core.model.plan import Entry, placements
 from scheduler.core.model.priority_order import Candidate, Rank, order_members
-from scheduler.core.model.resources import Resources
+from scheduler.core.model.quota import Resources
 from scheduler.core.queues.accounts import Use
 from scheduler.core.room.need import Need
 

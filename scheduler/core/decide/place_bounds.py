@@ -14,10 +14,9 @@ import numpy as np
 
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.minimum_tree import MinimumTree
-from scheduler.core.model.records import PodGroupRecord
-from scheduler.core.model.topology import LevelConstraint, TopologyRecord
+from scheduler.core.model.records import LevelConstraint, PodGroupRecord, TopologyRecord
 from scheduler.core.model.verdict import Code, TopologyCause, Verdict
-from scheduler.core.topology.tree import Domain, Tree
+from scheduler.core.topology.topologies import Domain, Tree
 from wire.names import ANY_TOPOLOGY
 
 #: The most Topologies that a verdict names.

@@ -16,22 +16,19 @@ from scheduler.core.decide.exclusions import opens_by_exclusion
 from scheduler.core.decide.idle_reservations import Sacrifice, find_sacrifice
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.devices.device_choice import choose_answered, choose_devices, new_groups, without_silent
-from scheduler.core.model.claim_choice import ClaimChoice
-from scheduler.core.model.device_allocation import DeviceRefusal
+from scheduler.core.model.devices import ClaimChoice, DeviceRefusal
 from scheduler.core.model.plan import Alone, Attempt, Bind, Hold, Join, Placement, Prepare, Retire
-from scheduler.core.model.pod_class import PodClass
+from scheduler.core.model.pod_class import PodClass, VolumeChoice
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.verdict import Code, Verdict
-from scheduler.core.model.volume_need import VolumeChoice
-from scheduler.core.nodes import volumes_to_come
+from scheduler.core.nodes import volume_limits
 from scheduler.core.nodes.device_sightings import NO_PROSPECT
 from scheduler.core.nodes.table import CPU, IDLE, LEAVING, MEMORY, Bools
 from scheduler.core.nodes.volume_statement import Refusal
 from scheduler.core.queues.use import charge_of
 from scheduler.core.scores.ranking import Ranking
-from scheduler.core.snapshot.copies import NOTHING_CHOSEN, Chosen
 from scheduler.core.snapshot.node_mask import NodeMask, all_but
-from scheduler.core.snapshot.statement import Part, Room, Statement
+from scheduler.core.snapshot.statement import NOTHING_CHOSEN, Chosen, Part, Room, Statement
 
 #: Sizes of cards that are told apart.
 _MOST_SIZES: Final = 7
@@ -136,7 +133,7 @@ class Placer:
                 return None
             chosen = None if parts is None else self._chosen(pod, cls, position)
             if parts is not None and chosen is not None:
-                attached = volumes_to_come.of_pod(pod, self.statement.attaching.limited_driver)
+                attached = volume_limits.coming_of_pod(pod, self.statement.attaching.limited_driver)
                 self.statement.place(
                     position, pod, cls.demand, parts, attached=attached, claims=_alone(pod), chosen=chosen
                 )
@@ -200,7 +197,7 @@ class Placer:
             pod,
             pod.cls.demand,
             owed_gpus=sacrifice.owed,
-            attached=volumes_to_come.of_pod(pod, self.statement.attaching.limited_driver),
+            attached=volume_limits.coming_of_pod(pod, self.statement.attaching.limited_driver),
             claims=_alone(pod),
         )
         retired = [Retire(d.reservation.uid, pod.uid) for d in sacrifice.devices if d.reservation is not None]

@@ -11,8 +11,7 @@ import numpy as np
 from gpu.request import FractionAsk, SharedAsk
 from gpu.share import NANO_PER_DEVICE
 from scheduler.core.decide.placer import Placer
-from scheduler.core.devices.device_fit import fitting, free_in_slots
-from scheduler.core.devices.device_pools import Pool, pools_of
+from scheduler.core.devices.device_fit import Pool, fitting, free_in_slots, pools_of
 from scheduler.core.filters.registry import OK
 from scheduler.core.model.pod_class import PodClass
 from scheduler.core.nodes.table import GPUS, IDLE, LARGEST_CARD, LEAVING, Int64s, Table

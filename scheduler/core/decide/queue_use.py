@@ -8,8 +8,8 @@ from gpu.handover import PlannedDevice
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.plan import Placement
 from scheduler.core.model.pod_class import PodClass
+from scheduler.core.model.quota import Resources
 from scheduler.core.model.records import PodRecord
-from scheduler.core.model.resources import Resources
 from scheduler.core.queues.accounts import Use
 from scheduler.core.queues.use import is_fixed, of_counts, of_pods, planned, queue_of
 

@@ -18,8 +18,8 @@ from scheduler.core.decide.costs import PLACING
 from scheduler.core.decide.filing import obstacle
 from scheduler.core.decide.gang_trying import Start
 from scheduler.core.model.plan import Entry, MakeRoom, Placement
+from scheduler.core.model.preemption import Intent, Moved
 from scheduler.core.model.records import PodGroupRecord, PodRecord
-from scheduler.core.model.room import Intent, Moved
 from scheduler.core.room.need import owner_of
 from scheduler.core.snapshot.node_mask import only
 

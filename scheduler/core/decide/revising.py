@@ -19,7 +19,7 @@ from scheduler.core.decide.holders import Standing
 from scheduler.core.decide.needed import gang_need, member_need, pod_need
 from scheduler.core.decide.search_costs import cost_beside, cost_of_search
 from scheduler.core.model.plan import GiveUp
-from scheduler.core.model.room import Action, Ended, Found, Intent
+from scheduler.core.model.preemption import Action, Ended, Found, Intent
 from scheduler.core.room.need import Need
 from scheduler.core.room.trial import Trial
 

@@ -21,8 +21,8 @@ from scheduler.core.decide.gang_search import Search, Tried
 from scheduler.core.decide.place_bounds import requires_levels
 from scheduler.core.model.plan import Placement
 from scheduler.core.model.pod_class import PodClass
+from scheduler.core.model.preemption import Place
 from scheduler.core.model.records import PodGroupRecord, PodRecord
-from scheduler.core.model.room import Place
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.queues.accounts import HeldBack
 from scheduler.core.room.need import Need

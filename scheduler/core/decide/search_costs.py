@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from scheduler.core.decide.snapshot import Snapshot
-from scheduler.core.model.room import Found, Moves, NoMoves, NoRoom
+from scheduler.core.model.preemption import Found, Moves, NoMoves, NoRoom
 
 _SEARCHING: Final = 2_000
 _ROWS_PER_OPERATION: Final = 4

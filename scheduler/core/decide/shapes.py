@@ -13,8 +13,8 @@ from scheduler.core.decide.kept_nodes import KeptOff
 from scheduler.core.model.plan import Entry
 from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.priority_order import Rank
+from scheduler.core.model.quota import Resources
 from scheduler.core.model.records import PodRecord
-from scheduler.core.model.resources import Resources
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.queues.accounts import HeldBack
 

@@ -15,22 +15,21 @@ from typing import TypeAlias
 
 import msgspec
 
-from scheduler.core.assumed.assumed import Commits
 from scheduler.core.assumed.backoff import Setback
+from scheduler.core.assumed.commits import Commits
 from scheduler.core.assumed.slow_nodes import Doubt
 from scheduler.core.backlog.backlog import Backlog
 from scheduler.core.backlog.recounts import NOTHING, Recounts
 from scheduler.core.backlog.sayings import Key
 from scheduler.core.claims.inventory import InventoryView
-from scheduler.core.convert.job_owners import Owners
+from scheduler.core.convert.owners import Owners
 from scheduler.core.decide.changes import Change
 from scheduler.core.decide.draft import Draft
-from scheduler.core.groups.quorum import Quorum, quorum
-from scheduler.core.groups.succeeded import Succeeded
-from scheduler.core.model.device_record import SliceRecord
+from scheduler.core.groups.quorum import Quorum, Succeeded, quorum
+from scheduler.core.model.devices import SliceRecord
 from scheduler.core.model.plan import Placement
+from scheduler.core.model.preemption import Action, Bound, Found, NoRoom, RoomFacts
 from scheduler.core.model.records import NodeRecord, PodGroupRecord, PodRecord
-from scheduler.core.model.room import Action, Bound, Found, NoRoom, RoomFacts
 from scheduler.core.model.seen_pods import Pods
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.stale import StaleFacts
@@ -51,10 +50,9 @@ from scheduler.core.room.need import Need
 from scheduler.core.room.table import ResidentTable
 from scheduler.core.room.trial import Trial
 from scheduler.core.scores.score import Scores
-from scheduler.core.snapshot.copies import Copies
-from scheduler.core.snapshot.counting import count_node
+from scheduler.core.snapshot.node_count import Supposed, count_node
 from scheduler.core.snapshot.pod_counts import PodCounts
-from scheduler.core.snapshot.supposed import Supposed
+from scheduler.core.snapshot.statement import Copies
 from scheduler.core.topology.topologies import Topologies
 
 #: By node: what was supposed, and what is used then.

@@ -21,8 +21,8 @@ from scheduler.core.backlog.sayings import Key
 from scheduler.core.decide.attempts import Attempts
 from scheduler.core.decide.completing import can_complete, candidates
 from scheduler.core.model.plan import Entry, Evict, MakeRoom, placements
+from scheduler.core.model.preemption import Victim
 from scheduler.core.model.records import PodGroupRecord, PodRecord
-from scheduler.core.model.room import Victim
 from scheduler.core.model.stale import Stale, StaleFacts, StaleMemo
 from scheduler.core.room.need import owner_of
 

@@ -17,7 +17,7 @@ from scheduler.core.decide.place_bounds import PlaceBound
 from scheduler.core.groups.quorum import Quorum
 from scheduler.core.model.minimum_tree import Choice
 from scheduler.core.model.records import PodRecord
-from scheduler.core.topology.tree import ROOT
+from scheduler.core.topology.topologies import ROOT
 
 
 def shares_of_leaves(state: Quorum, ready: Sequence[PodRecord]) -> dict[int, int]:

@@ -14,18 +14,17 @@ from gpu.request import FractionAsk
 from gpu.slices import slice_resource
 from scheduler.core.assumed.slow_nodes import Doubt
 from scheduler.core.devices.device_choice import choose_devices, without_silent
-from scheduler.core.devices.device_fit import cards_hold, largest_mib
-from scheduler.core.devices.device_pools import Pool, pools_of
+from scheduler.core.devices.device_fit import Pool, cards_hold, largest_mib, pools_of
 from scheduler.core.explain.ruled_out import ruled_out
 from scheduler.core.explain.shortfall import missing
 from scheduler.core.explain.units import GPU_MEMORY, GPU_SHARE, UNITS, Lack, unit
 from scheduler.core.filters.place import Place
 from scheduler.core.filters.registry import OK
-from scheduler.core.filters.resource_source import ResourceSource
+from scheduler.core.filters.resource_claims import ResourceSource
 from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code, NodeReason, Verdict
-from scheduler.core.nodes import volumes_to_come
+from scheduler.core.nodes import volume_limits
 from scheduler.core.nodes.claim_statement import KEPT, SELECTOR
 from scheduler.core.nodes.ledger import MOST_ASKED
 from scheduler.core.nodes.table import (
@@ -157,7 +156,7 @@ def _resource_lacks(statement: Statement, cls: PodClass, settings: Settings) -> 
             everywhere = np.ones(len(statement.nodes), np.bool_)
             missing = np.full(len(statement.nodes), min(amount, MOST_ASKED), np.int64)
             lacks.append(Lack(INSUFFICIENT, name, name, everywhere, missing))
-    if volumes := volumes_to_come.of_class(cls, statement.attaching.limited_driver):
+    if volumes := volume_limits.coming_of_class(cls, statement.attaching.limited_driver):
         full = ~statement.attaching.fits(volumes, slice(None))
         lacks.append(Lack("volumes", "", "", full, np.zeros(len(statement.nodes), np.int64)))
     if cls.unbound:

@@ -8,8 +8,7 @@ import numpy as np
 
 from gpu.request import FractionAsk, SharedAsk
 from gpu.share import NANO_PER_DEVICE
-from scheduler.core.devices.device_fit import largest_fit
-from scheduler.core.devices.device_pools import Pool
+from scheduler.core.devices.device_fit import Pool, largest_fit
 from scheduler.core.model.pod_class import PodClass
 from scheduler.core.nodes.ledger import MOST_ASKED
 from scheduler.core.nodes.table import Bools, Int64s

@@ -1,13 +1,18 @@
-"""Limits of GPUs that a pod wants to be enforced (gpu/enforcement.py)."""
+"""Limits of GPUs that a pod wants to be enforced, and memory caps that its containers read for NVIDIA's driver.
+
+What they are is in gpu/enforcement.py and gpu/drivercaps.py.
+"""
 
 from __future__ import annotations
 
 from typing_extensions import override
 
-from gpu.enforcement import does, lacking
+from gpu import drivercaps
+from gpu.enforcement import DRIVER_CAP, does, lacking
 from scheduler.core.filters.filter import Filter
 from scheduler.core.model.pod_class import Constraints, PodClass
 from scheduler.core.model.records import NodeRecord
+from wire.core import Pod
 
 
 class Enforcement(Filter):
@@ -35,3 +40,28 @@ class Enforcement(Filter):
 def unenforced(cls: PodClass, node: NodeRecord) -> tuple[str, ...]:
     """What the node can't enforce of the wishes of this class, in its words."""
     return lacking(cls.wishes, node.enforces, by_driver=cls.driver_caps, by_agents=cls.by_agents)
+
+
+class DriverCaps(Filter):
+    """Nodes whose runtime has the hook: elsewhere it refuses the containers, or nothing caps them.
+
+    Holds without ``moorage.dev/require-enforcement``.
+    """
+
+    kind = "driver-caps"
+    words = "node(s) have no GPU memory caps by the driver, which the Pod's containers ask for"
+
+    @override
+    def read(self, pod: Pod) -> bool | None:
+        """True where a container reads its cap."""
+        return drivercaps.are_read(pod.spec) or None
+
+    @override
+    def admits(self, node: NodeRecord, asked: bool) -> bool:
+        """Whether the node's administrator says that it has such caps."""
+        return DRIVER_CAP in node.enforces
+
+    @override
+    def reads(self, node: NodeRecord) -> object:
+        """The word."""
+        return DRIVER_CAP in node.enforces

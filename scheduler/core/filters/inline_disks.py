@@ -5,11 +5,9 @@ from __future__ import annotations
 import msgspec
 from typing_extensions import override
 
-from scheduler.core.filters.counted_parts import AnyOnNode
-from scheduler.core.filters.pod_rule import PodRule
+from scheduler.core.filters.pod_rule import AnyOnNode, PodRule
 from scheduler.core.filters.pod_terms import LabelsOf
-from scheduler.core.model.pod_class import PodClass
-from scheduler.core.model.pod_rules import InlineDisk
+from scheduler.core.model.pod_class import InlineDisk, PodClass
 from scheduler.core.model.records import PodRecord
 
 

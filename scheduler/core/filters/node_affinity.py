@@ -1,4 +1,7 @@
-"""Node selector and required node affinity: what a pod asks of a node's labels and of its name."""
+"""Node selector and required node affinity: what a pod asks of a node's labels and of its name.
+
+With the affinity that an administrator adds to all pods (kube-scheduler's NodeAffinityArgs.addedAffinity).
+"""
 
 from __future__ import annotations
 
@@ -64,3 +67,22 @@ class NodeAffinity(Filter):
     def reads(self, node: NodeRecord) -> object:
         """Labels and name."""
         return (node.name, node.labels)
+
+
+class EnforcedAffinity(NodeAffinity):
+    """Every pod asks it, beside its own node affinity, and it is judged alike.
+
+    ``terms``: None asks nothing; () holds nowhere.
+    """
+
+    kind = "enforced-affinity"
+    words = "node(s) didn't match scheduler-enforced node affinity"
+
+    def __init__(self, terms: tuple[Term, ...] | None = None) -> None:
+        self.terms = terms
+
+    @override
+    def asked(self, constraints: Constraints) -> tuple[Term, ...] | None:
+        """The terms."""
+        del constraints
+        return self.terms

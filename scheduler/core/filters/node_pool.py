@@ -1,13 +1,13 @@
-"""Nodes of the scheduler's own node pool (model/node_pool.py)."""
+"""Nodes of the scheduler's own node pool (model/settings.py)."""
 
 from __future__ import annotations
 
 from typing_extensions import override
 
 from scheduler.core.filters.filter import Filter
-from scheduler.core.model.node_pool import NodePool
 from scheduler.core.model.pod_class import Constraints
 from scheduler.core.model.records import NodeRecord
+from scheduler.core.model.settings import NodePool
 
 
 class OwnPool(Filter):

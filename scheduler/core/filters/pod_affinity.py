@@ -1,4 +1,8 @@
-"""Required affinity of the pod that is placed: pods that its terms take are in the domains of its node."""
+"""Required affinity and anti-affinity between pods (kube-scheduler's InterPodAffinity).
+
+Pods that the affinity of the placed pod takes are in the domains of its node; none that its anti-affinity takes is
+there; and none is there whose own anti-affinity takes the placed pod.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from typing_extensions import override
 from scheduler.core.filters.pod_rule import (
     COMPARISONS_PER_OPERATION,
     NO_LIMIT,
+    AnyInDomain,
     Asked,
     Counts,
     Limits,
@@ -17,9 +22,8 @@ from scheduler.core.filters.pod_rule import (
     Tally,
     Watched,
 )
-from scheduler.core.filters.pod_terms import TakenByAll, takes_pod, without_key
-from scheduler.core.model.pod_class import PodClass
-from scheduler.core.model.pod_rules import PodRules
+from scheduler.core.filters.pod_terms import Owning, TakenByAll, takes_pod, without_key
+from scheduler.core.model.pod_class import PodClass, PodRules
 
 _ANY: Final = Limits(0, NO_LIMIT)
 _ONE: Final = Limits(1, NO_LIMIT)
@@ -83,3 +87,33 @@ class Beside(msgspec.Struct, frozen=True):
 def _takes_itself(rules: PodRules, counts: Counts) -> bool:
     labels = dict(rules.labels)
     return all(takes_pod(term, rules.namespace, labels, counts.labels_of, unknown=False) for term in rules.affinity)
+
+
+class PodAntiAffinity(PodRule):
+    """A node without a term's label is in no domain, so that term keeps nobody off it."""
+
+    kind = "pod-anti-affinity"
+    words = "node(s) didn't match pod anti-affinity rules"
+
+    @override
+    def parts(self, cls: PodClass) -> tuple[AnyInDomain, ...]:
+        """Domains with a pod that one of the terms takes."""
+        terms = () if cls.rules is None else cls.rules.anti_affinity
+        return tuple(AnyInDomain(term.key, TakenByAll((without_key(term),), unknown=True)) for term in terms)
+
+
+class OthersAntiAffinity(PodRule):
+    """The domains differ from pod to pod, and with each pod that comes and goes.
+
+    Those of pods that have a node are found for each pod that waits (nodes/inter_pod_affinity.py) and are a part of its
+    class: the ledger takes their nodes out (``Ledger.admitting``). Here are those of pods that the decision itself
+    has placed; their terms are a part of the class as long as their owners wait.
+    """
+
+    kind = "others-anti-affinity"
+    words = "node(s) didn't satisfy existing pods anti-affinity rules"
+
+    @override
+    def parts(self, cls: PodClass) -> tuple[AnyInDomain, ...]:
+        """Domains with an owner of one of the terms."""
+        return tuple(AnyInDomain(term.key, Owning(term)) for term in cls.taken_by)

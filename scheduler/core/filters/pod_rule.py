@@ -1,7 +1,8 @@
 """What a rule about pods on nodes is: a filter whose answer for a node changes with each pod that comes or goes.
 
 Such a filter asks nothing of a node's record. It answers for all nodes at once, from counts of pods (``Counts``), which
-a decision keeps up to date with its own placements. So it may be asked as often as something is placed.
+a decision keeps up to date with its own placements. So it may be asked as often as something is placed. Several rules
+close a node or a domain as soon as one pod of some is there: they share the parts at the end.
 """
 
 from __future__ import annotations
@@ -245,3 +246,64 @@ class PodRule(Filter):
     def reads(self, node: NodeRecord) -> object:
         """The labels: they say in which domain a node is."""
         return node.labels
+
+
+_NOBODY: Final = Limits(0, 0)
+
+
+class AnyInDomain(msgspec.Struct, frozen=True):
+    """Domains of a label with a pod that a matcher takes."""
+
+    key: str
+    matcher: Matcher
+
+    @property
+    def closes_others(self) -> bool:
+        """A node without the label is in no domain."""
+        return False
+
+    @property
+    def watched(self) -> Watched:
+        """Such a pod that goes."""
+        return Watched(self.matcher, comes=False)
+
+    @property
+    def counts(self) -> Asked:
+        """Such pods."""
+        return Asked(self.matcher, self.key)
+
+    def limits(self, counts: Counts, tally: Tally) -> Limits:
+        """One is too many."""
+        del counts, tally
+        return _NOBODY
+
+
+class AnyOnNode(msgspec.Struct, frozen=True):
+    """Nodes with a pod that a matcher takes."""
+
+    matcher: Matcher
+
+    @property
+    def key(self) -> None:
+        """Each node is judged alone."""
+        return
+
+    @property
+    def closes_others(self) -> bool:
+        """There are none."""
+        return False
+
+    @property
+    def watched(self) -> Watched:
+        """Such a pod that goes."""
+        return Watched(self.matcher, comes=False)
+
+    @property
+    def counts(self) -> Asked:
+        """Such pods."""
+        return Asked(self.matcher, None)
+
+    def limits(self, counts: Counts, tally: Tally) -> Limits:
+        """One is too many."""
+        del counts, tally
+        return _NOBODY

@@ -8,8 +8,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from scheduler.core.filters.requirements import effort_of_all, keys_of, meets
-from scheduler.core.model.pod_class import AntiTerm, Requirement
-from scheduler.core.model.pod_preferences import WeightedTerm
+from scheduler.core.model.pod_class import AntiTerm, Requirement, WeightedTerm
 from scheduler.core.model.records import PodRecord
 
 Labels: TypeAlias = Mapping[str, str]
@@ -82,7 +81,7 @@ class Owning(msgspec.Struct, frozen=True, cache_hash=True):
     """Pods that have a term of required anti-affinity, which may be written more narrowly than it counts.
 
     If it is widened, only pods without a node: those with one have terms that may take nobody, and are compared by
-    them (nodes/anti_affinity.py). Else a crowd of pods that wait would close all nodes of others' pods with terms.
+    them (nodes/inter_pod_affinity.py). Else a crowd of pods that wait would close all nodes of others' pods with terms.
     """
 
     term: AntiTerm

@@ -9,31 +9,25 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final
 
-from scheduler.core.filters.claim_places import ClaimPlaces
 from scheduler.core.filters.declared_features import DeclaredFeatures
-from scheduler.core.filters.driver_caps import DriverCaps
-from scheduler.core.filters.enforced_affinity import EnforcedAffinity
-from scheduler.core.filters.enforcement import Enforcement
+from scheduler.core.filters.enforcement import DriverCaps, Enforcement
 from scheduler.core.filters.filter import Filter
 from scheduler.core.filters.gpu_product import GpuProduct
 from scheduler.core.filters.host_ports import HostPorts
 from scheduler.core.filters.inline_disks import InlineDisks
-from scheduler.core.filters.node_affinity import NodeAffinity, Selector
+from scheduler.core.filters.node_affinity import EnforcedAffinity, NodeAffinity, Selector
 from scheduler.core.filters.node_pool import OwnPool
 from scheduler.core.filters.numa import NumaAlignment
-from scheduler.core.filters.others_anti_affinity import OthersAntiAffinity
 from scheduler.core.filters.place import Place
-from scheduler.core.filters.pod_affinity import PodAffinity
-from scheduler.core.filters.pod_anti_affinity import PodAntiAffinity
+from scheduler.core.filters.pod_affinity import OthersAntiAffinity, PodAffinity, PodAntiAffinity
 from scheduler.core.filters.pod_rule import Part, PodRule
-from scheduler.core.filters.readiness import Readiness
-from scheduler.core.filters.resource_source import ResourceSource
+from scheduler.core.filters.resource_claims import ClaimPlaces, ResourceSource
 from scheduler.core.filters.spread import SpreadLabel, TopologySpread
-from scheduler.core.filters.taints import Cordon, Taints
+from scheduler.core.filters.taints import Cordon, Readiness, Taints
 from scheduler.core.filters.volume_places import VolumeAffinity, VolumeZone
-from scheduler.core.model.node_pool import NodePool
 from scheduler.core.model.pod_class import Constraints, PodClass, Term
 from scheduler.core.model.records import NodeRecord
+from scheduler.core.model.settings import NodePool
 from wire.core import Pod
 
 OK: Final = 0
@@ -53,7 +47,7 @@ class Filters:
             raise ValueError(f"filters have to differ in kind: {[each.kind for each in self.all]}")
 
     def enforcing(self, terms: tuple[Term, ...] | None) -> Filters:
-        """These filters, with node affinity that all pods ask (filters/enforced_affinity.py)."""
+        """These filters, with node affinity that all pods ask (filters/node_affinity.py)."""
         if terms is None:
             return self
         return Filters([EnforcedAffinity(terms) if isinstance(each, EnforcedAffinity) else each for each in self.all])

@@ -13,8 +13,7 @@ from scheduler.core.filters.pod_rule import NO_LIMIT, Asked, Bools, Counts, Limi
 from scheduler.core.filters.pod_terms import LabelsOf, takes, takes_in_doubt
 from scheduler.core.filters.requirements import effort_of_all, keys_of
 from scheduler.core.filters.taints import Taints
-from scheduler.core.model.pod_class import Constraints, PodClass, Requirement
-from scheduler.core.model.pod_rules import PodRules, Spread
+from scheduler.core.model.pod_class import Constraints, PodClass, PodRules, Requirement, Spread
 from scheduler.core.model.records import PodRecord
 
 _AFFINITY: Final[tuple[Filter, ...]] = (Selector(), NodeAffinity())

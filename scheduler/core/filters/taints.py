@@ -1,4 +1,7 @@
-"""Taints that bar a node, and the cordon, which is one (core/v1 Taint and Toleration)."""
+"""Nodes that take nobody new: those that are not ready, and those with taints that a pod does not tolerate.
+
+The cordon is such a taint (core/v1 Taint and Toleration).
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,30 @@ from scheduler.core.model.pod_class import Constraints
 from scheduler.core.model.records import NodeRecord
 from wire import names
 from wire.core import Taint, Toleration
+
+
+class Readiness(Filter):
+    """The node's condition Ready."""
+
+    kind = "not-ready"
+    words = "node(s) were not ready"
+
+    @override
+    def asked(self, constraints: Constraints) -> bool:
+        """Every pod asks it."""
+        del constraints
+        return True
+
+    @override
+    def admits(self, node: NodeRecord, asked: bool) -> bool:
+        """Whether kubelet is there."""
+        return node.is_ready is asked
+
+    @override
+    def reads(self, node: NodeRecord) -> object:
+        """The condition."""
+        return node.is_ready
+
 
 #: The effect of a taint that bars nobody.
 PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"

@@ -12,10 +12,10 @@ import msgspec
 
 from gpu.charged import Charged
 from gpu.handover import PlannedDevice
-from scheduler.core.model.claim_choice import ClaimChoice
-from scheduler.core.model.room import Ended, Intent, Victim
+from scheduler.core.model.devices import ClaimChoice
+from scheduler.core.model.pod_class import VolumeChoice
+from scheduler.core.model.preemption import Ended, Intent, Victim
 from scheduler.core.model.verdict import SubgroupShort, Verdict
-from scheduler.core.model.volume_need import VolumeChoice
 
 
 class Placement(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -1,26 +1,165 @@
 """What pods ask for, and under which constraints.
 
 ``PodClass`` is the unit of thought: pods that ask the same under the same constraints are judged once. Classes are
-interned, so that one is compared by identity and its hash is computed once.
+interned, so that one is compared by identity and its hash is computed once. Beside them: what a pod asks of the pods
+around it (affinity, anti-affinity, spread, ports of the host, disks), what it would rather have, and what a claim that
+waits for its first consumer needs of a volume.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from gpu.request import NO_GPU, GpuRequest
 from gpu.translation import Place, Wishes
-from scheduler.core.model.device_need import DeviceNeed
-from scheduler.core.model.extended_resource import Backed
+from scheduler.core.model.device_requests import Backed, DeviceNeed
 from scheduler.core.model.numa import NumaAsk
-from scheduler.core.model.pod_preferences import PodPreferences, WeightedTerm
-from scheduler.core.model.pod_rules import PodRules
-from scheduler.core.model.volume_need import VolumeNeed
 from wire import names
 from wire.core import Toleration
+
+#: Access modes in which pods on several nodes mount one volume.
+_SHARED_MODES: Final = frozenset({"ReadWriteMany", "ReadOnlyMany"})
+
+
+class VolumeNeed(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=True):
+    """What an unbound claim asks of its volume. Claims of several pods that ask the same have equal needs.
+
+    ``selector``: expressions on the volume's labels, which all have to hold. ``node``: where the claim says that it is
+    being provisioned (``selected-node``), "" nowhere. ``volume``: the PersistentVolume that names the claim, "" if none
+    does. ``claim``: namespace and name, if several pods mount it, since one choice has to serve them all.
+    """
+
+    storage_class: str
+    size_bytes: int
+    access_modes: tuple[str, ...] = ()
+    mode: str = "Filesystem"
+    attributes_class: str = ""
+    selector: tuple[Requirement, ...] = ()
+    node: str = ""
+    volume: str = ""
+    claim: tuple[str, str] | None = None
+
+    @property
+    def serves_many_nodes(self) -> bool:
+        """Whether pods on several nodes may mount the claim: by its access modes, as volumes have all of them."""
+        return not _SHARED_MODES.isdisjoint(self.access_modes)
+
+
+class VolumeChoice(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What was chosen for one claim (name and UID): a PersistentVolume, or ``volume`` "" to provision for ``node``.
+
+    ``node``: that of the first pod that mounts the claim. The others of a claim for many nodes may be elsewhere.
+    """
+
+    claim: str
+    claim_uid: str
+    node: str
+    need: VolumeNeed
+    volume: str = ""
+
+
+class HostPort(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """A port of the host. ``address`` "": of each of its addresses."""
+
+    protocol: str
+    port: int
+    address: str = ""
+
+
+class InlineDisk(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """A disk that a pod names in its own volumes: pods on a node share it only if each of them reads it only.
+
+    ``name``: what tells disks of one ``type`` (field of core/v1 VolumeSource) apart. An image that several Ceph
+    monitors offer is one disk for each of them.
+    """
+
+    type: str
+    name: tuple[str, ...]
+    is_read_only: bool = False
+
+
+class Spread(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=True):
+    """A spread constraint that has to hold (core/v1 TopologySpreadConstraint, DoNotSchedule).
+
+    ``selector`` as in ``AntiTerm``, with the pod's own values of ``matchLabelKeys``. ``honors_affinity``: only nodes
+    count that the pod's selector and node affinity admit; ``honors_taints``: only those whose taints it tolerates.
+    """
+
+    key: str
+    most_skew: int
+    selector: tuple[Requirement, ...] | None
+    fewest_domains: int = 1
+    honors_affinity: bool = True
+    honors_taints: bool = False
+
+
+class PodRules(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=True):
+    """All that a pod asks of pods around it, a part of its class.
+
+    ``labels``: its own labels, as far as a selector of its own may look at them: whether it takes itself matters.
+    """
+
+    namespace: str
+    labels: tuple[tuple[str, str], ...] = ()
+    affinity: tuple[AntiTerm, ...] = ()
+    anti_affinity: tuple[AntiTerm, ...] = ()
+    spread: tuple[Spread, ...] = ()
+    ports: tuple[HostPort, ...] = ()
+    disks: tuple[InlineDisk, ...] = ()
+
+    @property
+    def may_open(self) -> bool:
+        """Whether one more pod somewhere can let it in on a node that was out."""
+        return bool(self.affinity or self.spread)
+
+
+class Weights(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What the score of each preference, 0 to 100, is multiplied by; 0: it does not count. Kubernetes' defaults.
+
+    ``hard_pod_affinity``: what required affinity of other pods weighs in ``pod_affinity``, 0 to 100.
+    ``ignores_others``: preferred terms of other pods count only for pods that have such terms themselves
+    (kube-scheduler's ``ignorePreferredTermsOfExistingPods``).
+    """
+
+    prefer_no_schedule: int = 3
+    node_affinity: int = 2
+    pod_affinity: int = 2
+    soft_spread: int = 2
+    images: int = 0
+    hard_pod_affinity: int = 1
+    ignores_others: bool = False
+
+
+class WeightedNodeTerm(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """A term of preferred node affinity; ``weight`` from 1 to 100."""
+
+    weight: int
+    term: Term
+
+
+class WeightedTerm(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """A term about other pods that draws towards their domains, or away from them if ``weight`` is below 0."""
+
+    weight: int
+    term: AntiTerm
+
+
+class PodPreferences(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=True):
+    """All that a pod prefers, a part of its class.
+
+    ``spread``: constraints that need not hold. ``images``: of its containers and image volumes, one each, as nodes list
+    them; ``containers``: how many it has.
+    """
+
+    namespace: str
+    node_terms: tuple[WeightedNodeTerm, ...] = ()
+    pod_terms: tuple[WeightedTerm, ...] = ()
+    spread: tuple[Spread, ...] = ()
+    images: tuple[str, ...] = ()
+    containers: int = 0
 
 
 class Demand(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=True):
@@ -96,7 +235,7 @@ class AntiTerm(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     selector: tuple[Requirement, ...] | None
     namespaces: frozenset[str]
     namespace_selector: tuple[Requirement, ...] | None = None
-    #: Its owners have written less: there are too many terms like theirs (nodes/term_index.py).
+    #: Its owners have written less: there are too many terms like theirs (nodes/inter_pod_affinity.py).
     is_widened: bool = False
 
 
@@ -177,15 +316,15 @@ class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=T
     backed: tuple[Backed, ...] = ()
     #: Of a way: which of these it is. The last of ``devices`` is its need.
     backing: Backed | None = None
-    #: Where pods are that keep this one off (anti_affinity.py).
+    #: Where pods are that keep this one off (inter_pod_affinity.py).
     avoids: Domains = frozenset()
-    #: Terms of pods that wait themselves and would keep this one off (anti_affinity.py).
+    #: Terms of pods that wait themselves and would keep this one off (inter_pod_affinity.py).
     taken_by: frozenset[AntiTerm] = frozenset()
     #: What it asks of the pods around it.
     rules: PodRules | None = None
     #: What it would rather have.
     prefers: PodPreferences | None = None
-    #: Terms of other pods by which it is scored beside them (drawing_terms.py).
+    #: Terms of other pods by which it is scored beside them (inter_pod_affinity.py).
     drawn_by: frozenset[WeightedTerm] = frozenset()
     #: Nodes that are out for it for a while, because an attempt failed there (backoff.py).
     excluded: frozenset[str] = frozenset()

@@ -1,6 +1,6 @@
 """Kinds of GPU pods: what a pod asks of a node, without its name, its labels and what it says about places.
 
-Prices (scores/typical.py) and reports of fragmentation (report/fragmentation.py) go by kinds, not by pods.
+Prices (scores/prices.py) and reports of fragmentation (report/fragmentation.py) go by kinds, not by pods.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Slim records: what the core keeps of the API's objects. Wire types end at objects.py."""
+"""Slim records: what the core keeps of the API's objects. Wire types end in ``convert``.
+
+With what gangs ask of the places of their pods, and the Topology objects that say which places there are.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +15,50 @@ from gpu.handover import PlannedDevice
 from gpu.reservation import Reservation
 from gpu.slices import slice_resource
 from gpu.translation import Translation
-from scheduler.core.model.claim_use import ResourceClaimUse
-from scheduler.core.model.extended_resource import ExtendedAsk
+from scheduler.core.model.device_requests import ExtendedAsk, ResourceClaimUse
 from scheduler.core.model.minimum_tree import Contradiction, MinimumTree
 from scheduler.core.model.numa import NumaAsk, NumaRecord
-from scheduler.core.model.pod_class import AntiTerm, Demand, PodClass
-from scheduler.core.model.pod_preferences import WeightedTerm
-from scheduler.core.model.pod_rules import HostPort, InlineDisk
-from scheduler.core.model.topology import LevelConstraint
+from scheduler.core.model.pod_class import AntiTerm, Demand, HostPort, InlineDisk, PodClass, WeightedTerm
 from scheduler.core.model.verdict import Code, Verdict
 from wire import names
 from wire.core import Taint
+
+
+class LevelConstraint(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """Within one domain of which level pods have to be, or had better be; "": not asked. As it was written."""
+
+    topology: str
+    required: str = ""
+    preferred: str = ""
+
+
+class TopologyLevel(msgspec.Struct, frozen=True, gc=False):
+    """A level: nodes with the same value of the label are one domain. ``alias``: another name of it, "" without one."""
+
+    label: str
+    alias: str = ""
+
+
+class TopologyRecord(msgspec.Struct, frozen=True, gc=False):
+    """A Topology: its levels from coarse to fine."""
+
+    name: str
+    levels: tuple[TopologyLevel, ...]
+
+    @property
+    def key(self) -> str:
+        """Topologies are known by their name."""
+        return self.name
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels of its levels, coarse to fine."""
+        return tuple(level.label for level in self.levels)
+
+    def depth_of(self, level: str) -> int | None:
+        """How many levels there are down to the one of this label or alias; None if it has no such level."""
+        found = (depth for depth, each in enumerate(self.levels, 1) if level in {each.label, each.alias})
+        return next(found, None) if level else None
 
 
 class Held(msgspec.Struct, frozen=True, gc=False):
@@ -104,7 +140,7 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     keeps_off: tuple[AntiTerm, ...] = ()
     #: Terms by which other pods are scored beside it.
     draws: tuple[WeightedTerm, ...] = ()
-    #: Identity of what made it and makes its successors (convert/controllers.py), "" if nobody.
+    #: Identity of what made it and makes its successors (convert/owners.py), "" if nobody.
     controller: str = ""
     #: What a bound pod was placed for: it counts so until it ends, also when its labels or its PodGroup change.
     charged: Charged | None = None

@@ -173,7 +173,7 @@ OF_NODES: Final = frozenset({"not-ready", "cordoned"})
 class QueueCause(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Why a queue takes no more: ``at`` is the queue itself or one above it.
 
-    ``resource``: ``cpu`` | ``memory`` | ``gpu``; ``most``, ``held`` and ``asked`` in its smallest unit (resources.py).
+    ``resource``: ``cpu`` | ``memory`` | ``gpu``; ``most``, ``held`` and ``asked`` in its smallest unit (quota.py).
     ``field`` and ``value``: of a Queue object.
     """
 

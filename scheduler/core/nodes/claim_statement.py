@@ -13,15 +13,12 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from scheduler.core.claims.allocating import allocate
+from scheduler.core.claims.allocation import allocate
+from scheduler.core.claims.devices_in_use import Taken
 from scheduler.core.claims.inventory import InventoryView
-from scheduler.core.claims.taken import Taken
 from scheduler.core.filters.requirements import holds
-from scheduler.core.model.claim_choice import ClaimChoice
-from scheduler.core.model.device_allocation import ClaimAllocation, DeviceRefusal, RefusalCode
-from scheduler.core.model.device_need import DeviceNeed, ResourceClaimKey
-from scheduler.core.model.device_record import DeviceId, PoolId
-from scheduler.core.model.extended_resource import Backed
+from scheduler.core.model.device_requests import Backed, DeviceNeed, ResourceClaimKey
+from scheduler.core.model.devices import ClaimAllocation, ClaimChoice, DeviceId, DeviceRefusal, PoolId, RefusalCode
 from scheduler.core.model.records import NodeRecord, PodRecord
 from scheduler.core.model.verdict import KeptDevices
 from scheduler.core.nodes.extended_claims import made_choice

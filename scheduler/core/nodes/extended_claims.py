@@ -12,14 +12,10 @@ from itertools import islice
 from typing import Final
 
 from gpu.request import NO_GPU, GpuRequest
-from scheduler.core.claims.backed import backed, backed_share, claim_to_make, share_to_make
+from scheduler.core.claims.extended_resources import backed, backed_share, claim_to_make, claimed_share, share_to_make
 from scheduler.core.claims.inventory import InventoryView
-from scheduler.core.claims.shares import claimed_share
-from scheduler.core.model.claim_choice import ClaimChoice
-from scheduler.core.model.device_allocation import ClaimAllocation, ResourceClaimRecord
-from scheduler.core.model.device_need import ResourceClaimKey
-from scheduler.core.model.device_record import DeviceClassRecord
-from scheduler.core.model.extended_resource import Backed, ClaimToMake, ExtendedAsk
+from scheduler.core.model.device_requests import Backed, ClaimToMake, ExtendedAsk, ResourceClaimKey
+from scheduler.core.model.devices import ClaimAllocation, ClaimChoice, DeviceClassRecord, ResourceClaimRecord
 from scheduler.core.model.records import PodRecord
 from wire import names
 

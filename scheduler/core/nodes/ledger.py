@@ -2,31 +2,106 @@
 
 Written by the cluster only, row by row, as ``occupancy`` counted it. Rows are stable and used again, so that the cached
 judgements of filters survive nodes that come and go.
+
+Every change of a node has a number, so what waits learns which nodes changed and where a change may help a pod that
+fitted nowhere before. A node that only lost something can't help anybody.
+
+``Capacity`` is what nodes have in all: a pod that asks more than any node has fits nowhere, with all other pods gone.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import count
 from operator import gt
 from typing import Final, Self
 
 import msgspec
 import numpy as np
+from typing_extensions import override
 
-from scheduler.core.filters.alignment import Aligning
+from gpu.request import FractionAsk, SharedAsk
+from gpu.share import NANO_PER_DEVICE
 from scheduler.core.filters.filter import Filter
-from scheduler.core.filters.others_anti_affinity import OthersAntiAffinity
+from scheduler.core.filters.numa import Aligning
+from scheduler.core.filters.pod_affinity import OthersAntiAffinity
 from scheduler.core.filters.pod_rule import NO_DOMAIN
 from scheduler.core.filters.registry import FILTERS, NO_NODE, OK, Filters
-from scheduler.core.model.copying import copied
+from scheduler.core.model.facts import copied
 from scheduler.core.model.pod_class import Constraints, Demand, PodClass
 from scheduler.core.model.records import NodeRecord
-from scheduler.core.nodes.changed_nodes import Changes, may_take_more
 from scheduler.core.nodes.node_numbers import NodeNumbers
 from scheduler.core.nodes.node_usage import Occupancy
-from scheduler.core.nodes.table import CLOSED, Bools, Device, Int8s, Int64s, Table, device
+from scheduler.core.nodes.table import CLOSED, GPUS, Bools, Device, Int8s, Int64s, Table, device
+
+
+class Changes:
+    """By row of the ledger. ``last``: the number of the last change of any node."""
+
+    __slots__ = ("_changed_at", "_helped_at", "_helped_since", "_last_help", "last")
+
+    def __init__(self) -> None:
+        self.last = 0
+        self._last_help = 0
+        self._helped_at: Int64s = np.zeros(0, np.int64)
+        self._changed_at: Int64s = np.zeros(0, np.int64)
+        #: Answers of ``helped_since``, until the next change.
+        self._helped_since: dict[int, list[int]] = {}
+
+    def grow(self, rows: int) -> None:
+        """Make room for a number of rows in all."""
+        more: Int64s = np.zeros(rows - len(self._helped_at), np.int64)
+        self._helped_at = np.concatenate([self._helped_at, more])
+        self._changed_at = np.concatenate([self._changed_at, more])
+
+    def note(self, row: int, *, may_help: bool) -> None:
+        """A node changed."""
+        self.last += 1
+        self._changed_at[row] = self.last
+        if may_help:
+            self._helped_at[row] = self._last_help = self.last
+            self._helped_since.clear()
+
+    def changed_since(self, number: int) -> list[int]:
+        """Rows of the nodes that changed after ``number`` in any way."""
+        return [] if self.last <= number else np.flatnonzero(self._changed_at > number).tolist()
+
+    def has_helped_since(self, number: int) -> bool:
+        """Whether any node changed after ``number`` in a way that may help."""
+        return self._last_help > number
+
+    def helped_since(self, number: int) -> list[int]:
+        """Rows of the nodes that changed after ``number`` in a way that may help."""
+        known = self._helped_since.get(number)
+        if known is None:
+            known = self._helped_since[number] = np.flatnonzero(self._helped_at > number).tolist()
+        return known
+
+
+def may_take_more(before: tuple[Device, ...], now: tuple[Device, ...]) -> bool:
+    """Whether the shared devices of a node may take a pod now that they did not take before."""
+    if before is now:
+        return False
+    known = {device.group: device for device in before}
+    return any(_is_better(known.get(device.group), device) for device in now)
+
+
+def _is_better(before: Device | None, now: Device) -> bool:
+    if before is None:
+        return now.is_open or now.is_idle or now.is_leaving
+    return (
+        (now.is_open and not before.is_open)
+        or (now.is_idle and not before.is_idle)
+        or (now.is_leaving and not before.is_leaving)
+        or (now.is_answered and not before.is_answered)
+        or now.free_nano > before.free_nano
+        or now.free_compute_percent > before.free_compute_percent
+        or before.modes not in {(), now.modes}
+        or (now.card_mib, now.resource) != (before.card_mib, before.resource)
+    )
+
 
 #: What a node has is cut to 2^59 and what is asked to 2^60, so that no sum leaves 64 bits and an absurd ask still fits
 #: nowhere.
@@ -417,3 +492,64 @@ def devices_of(used: Occupancy) -> tuple[Device, ...]:
 def _grouping(node: NodeRecord) -> tuple[object, ...]:
     """What says in which domains a node is, and whether it counts in them."""
     return node.labels, node.taints, node.is_joining
+
+
+#: As many as nobody asks for.
+_MANY: Final = 1 << 40
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Capacity:
+    """``total``: by resource and row of the ledger; ``devices``: by row, as many as a node has or may ever have shared.
+
+    ``version``: another number whenever one of these is another one.
+    """
+
+    version: int
+    total: Int64s
+    devices: Int64s
+
+    @classmethod
+    def of(cls, ledger: Ledger, before: Self | None = None) -> Self:
+        """Return what nodes have now: ``before`` itself if that is the same."""
+        total = ledger.table.total
+        # Devices stay shared though their node reports fewer GPUs.
+        devices: Int64s = np.maximum(total[GPUS], len(ledger.table.share_nano)) * total.any(axis=0)
+        if before is None:
+            return cls(0, total.copy(), devices)
+        if np.array_equal(before.total, total) and np.array_equal(before.devices, devices):
+            return before
+        return cls(before.version + 1, total.copy(), devices)
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Capacity):
+            return NotImplemented
+        alike = np.array_equal(self.total, other.total) and np.array_equal(self.devices, other.devices)
+        return self.version == other.version and alike
+
+    @override
+    def __hash__(self) -> int:
+        return hash(self.version)
+
+    def may_hold(self, ledger: Ledger, wanted: PodClass) -> bool:
+        """Whether a node may have what a pod of a class asks, with nobody else there, as far as these sums tell."""
+        return any(self._may_hold(ledger, way) for way in wanted.ways())
+
+    def _may_hold(self, ledger: Ledger, way: PodClass) -> bool:
+        if not all(name in ledger.table.resources for name, _ in way.demand.extended):
+            return False
+        asked = ledger.amounts(way.demand, pods=1)
+        enough = (self.total >= asked[:, None]).all(axis=0)
+        asks = way.request.shared
+        return bool((enough & (self.devices * self._parts(asks) >= len(asks))).any())
+
+    def _parts(self, asks: tuple[SharedAsk, ...]) -> int:
+        """How many of the smallest part that is asked one device holds."""
+        smallest = min(map(_least_nano, asks), default=0)
+        return NANO_PER_DEVICE // smallest if smallest > 0 else _MANY
+
+
+def _least_nano(ask: SharedAsk) -> int:
+    """The least that it takes of a card; 0 where that says nothing: of slices, and memory of cards of any size."""
+    return ask.nano if isinstance(ask, FractionAsk) and not ask.profile else 0

@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.core.filters.alignment import Aligning, Free, aligned, free_of, taken_anywhere
+from scheduler.core.filters.numa import Aligning, Free, aligned, free_of, taken_anywhere
 from scheduler.core.model.numa import NumaAsk, NumaRecord
 from scheduler.core.model.records import NodeRecord, PodRecord
 from scheduler.core.nodes.table import Bools, Selection, Table

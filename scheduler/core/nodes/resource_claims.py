@@ -1,35 +1,119 @@
 """What the ResourceClaims of a pod that waits say of it: why it may not be placed yet, what is to be allocated, where.
 
-The semantics are kube-scheduler's (DynamicResources). Devices of all allocated claims are taken.
-A pod that waits may have claims that are reserved for it: it is bound by them only where this process reserved them,
-for the version of the pod that is known (docs/design/claims.md, rule 5). All others are given back.
+The semantics are kube-scheduler's (DynamicResources). Devices of all allocated claims are taken. A pod that waits may
+have claims that are reserved for it: it is bound by them only where this process reserved them, for the version of the
+pod that is known (docs/design/claims.md, rule 5). All others are given back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 import msgspec
 
-from scheduler.core.claims.clashes import clashes
+from scheduler.core.claims.devices_in_use import Taken, clashes
 from scheduler.core.claims.inventory import Inventory
 from scheduler.core.claims.selectors import Compiler
-from scheduler.core.claims.taken import Taken
 from scheduler.core.convert import constraints
-from scheduler.core.convert.claim_uses import MOST_CLAIMS
-from scheduler.core.model.claim_use import ResourceClaimUse
-from scheduler.core.model.device_allocation import ResourceClaimRecord
-from scheduler.core.model.device_need import DeviceNeed, ResourceClaimKey
-from scheduler.core.model.extended_resource import Backed
+from scheduler.core.convert.constraints import MOST_CLAIMS
+from scheduler.core.model.device_requests import Backed, DeviceNeed, ResourceClaimKey, ResourceClaimUse
+from scheduler.core.model.devices import DeviceResult, ResourceClaimRecord
 from scheduler.core.model.facts import Facts
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.verdict import Code, Verdict
-from scheduler.core.nodes.allocation_order import AllocationOrder
 from scheduler.core.nodes.extended_claims import ExtendedClaims
-from scheduler.core.nodes.reserved_elsewhere import ReservedElsewhere
 from scheduler.core.nodes.vanished_users import VanishedUsers
 from wire.versions import is_older
+
+
+class _Since(msgspec.Struct, frozen=True, gc=False):
+    """When an allocation was written: at this version, or (not ``is_exact``) there or before."""
+
+    results: tuple[DeviceResult, ...]
+    version: int
+    is_exact: bool
+
+
+class AllocationOrder:
+    """Claims by UID, as they are seen."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, _Since | None] = {}
+        self._is_listing = False
+
+    @contextmanager
+    def listing(self) -> Iterator[None]:
+        """What is put meanwhile was listed, so that nothing is known of the order of writes."""
+        self._is_listing = True
+        try:
+            yield
+        finally:
+            self._is_listing = False
+
+    def put(self, claim: ResourceClaimRecord, results: Sequence[DeviceResult]) -> None:
+        """Take what a claim has now; nothing: it has none."""
+        now, known = tuple(results), self._since.get(claim.uid)
+        if not now:
+            self._since[claim.uid] = None
+        elif known is None or known.results != now:
+            is_exact = not self._is_listing and claim.uid in self._since
+            self._since[claim.uid] = _Since(now, _number(claim.resource_version), is_exact)
+
+    def forget(self, uid: str) -> None:
+        """A claim is gone."""
+        self._since.pop(uid, None)
+
+    def is_later(self, uid: str, than: str) -> bool:
+        """Whether a claim (UID) was surely allocated after another one."""
+        one, other = self._since.get(uid), self._since.get(than)
+        return one is not None and other is not None and one.is_exact and one.version > other.version
+
+
+def _number(version: str) -> int:
+    """A resourceVersion as a number (KEP-5504); those of other API servers are before all others."""
+    return int(version) if version.isdecimal() else 0
+
+
+#: Of the second time.
+_FIRST_S: Final = 1
+#: As long as a scheduler waits for devices to get ready.
+READY_WITHIN_S: Final = 600
+
+
+class ReservedElsewhere:
+    """Pods by UID."""
+
+    def __init__(self) -> None:
+        #: For how long the next one is left alone; none: it was the first.
+        self._pauses_s: dict[str, int] = {}
+        self._left_alone: set[str] = set()
+
+    def pause_s(self, uid: str) -> int:
+        """For how many seconds what another process reserved for a pod is left alone before it is given back."""
+        return self._pauses_s.get(uid, 0)
+
+    def note_given_back(self, uid: str) -> None:
+        """What another process reserved for a pod was given back."""
+        self._pauses_s[uid] = min(READY_WITHIN_S, max(_FIRST_S, 2 * self.pause_s(uid)))
+
+    def leave_alone(self, uid: str) -> None:
+        """The pause of a pod begins."""
+        self._left_alone.add(uid)
+
+    def end(self, uid: str) -> None:
+        """The pause of a pod is over."""
+        self._left_alone.discard(uid)
+
+    def is_left_alone(self, uid: str) -> bool:
+        """Whether a pod is left to another process: a write of its status would end what that one waits for."""
+        return uid in self._left_alone
+
+    def drop(self, uid: str) -> None:
+        """A pod is gone, or has a node."""
+        self._pauses_s.pop(uid, None)
+
 
 #: What a verdict names while a kind can't be read.
 _CLAIMS: Final = "resourceclaims.resource.k8s.io"

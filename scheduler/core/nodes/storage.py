@@ -13,13 +13,13 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from scheduler.core.convert import constraints, in_tree_volumes
-from scheduler.core.convert.volumes import ClaimKey, ClaimRecord, StorageClassRecord, VolumeRecord
+from scheduler.core.convert import constraints
+from scheduler.core.convert.volumes import ClaimKey, ClaimRecord, StorageClassRecord, VolumeRecord, driver_of
 from scheduler.core.model.facts import Facts
+from scheduler.core.model.pod_class import VolumeNeed
 from scheduler.core.model.records import ClaimUse, PodRecord
 from scheduler.core.model.verdict import Code, Verdict
-from scheduler.core.model.volume_need import VolumeNeed
-from scheduler.core.nodes import volumes_to_come
+from scheduler.core.nodes import volume_limits
 from scheduler.core.nodes.node_usage import Charge
 from scheduler.core.nodes.volume_limits import Attached, Attachments
 from scheduler.core.nodes.volume_offers import Offers
@@ -222,7 +222,7 @@ class Storage:
     def limited_driver(self, storage_class: str) -> str:
         """The CSI driver that makes the volumes of a class; "" if there is none, or no node limits it."""
         kind = self.classes.get(storage_class)
-        driver = "" if kind is None else in_tree_volumes.driver_of(kind.provisioner)
+        driver = "" if kind is None else driver_of(kind.provisioner)
         return driver if self.attachments.is_limited(driver) else ""
 
     def _to_come(self, pod: PodRecord) -> Iterator[Attached]:
@@ -230,7 +230,7 @@ class Storage:
         for key in ((pod.namespace, use.name) for use in pod.claims):
             claim = self.claims.get(key)
             if claim is not None and not claim.is_bound and (driver := self.limited_driver(claim.storage_class)):
-                yield driver, volumes_to_come.of_claim(key)
+                yield driver, volume_limits.coming_of_claim(key)
 
     def attached(self, pod: PodRecord) -> tuple[Attached, ...]:
         """Volumes of a pod that a CSI driver attaches: of claims that are bound, and without a claim."""

@@ -15,9 +15,8 @@ from typing import Final
 
 import msgspec
 
-from scheduler.core.claims.taken import Taken
-from scheduler.core.model.device_allocation import DeviceResult, ResourceClaimRecord
-from scheduler.core.model.device_record import PoolId
+from scheduler.core.claims.devices_in_use import Taken
+from scheduler.core.model.devices import DeviceResult, PoolId, ResourceClaimRecord
 from scheduler.core.model.records import NodeRecord, PodRecord
 from scheduler.core.model.verdict import KeptDevices
 from sharing.entries import vanished_until_ns, vanished_wait_s

@@ -1,7 +1,11 @@
 """How many volumes of a CSI driver a node still takes, as kube-scheduler's NodeVolumeLimits counts them.
 
-A volume counts once per node, for all its pods; one whose pods are gone counts until it is detached. What a
-node has is counted again only after something about its pods, their claims, its attachments or its limits has changed.
+A volume counts once per node, for all its pods; one whose pods are gone counts until it is detached. What a node has is
+counted again only after something about its pods, their claims, its attachments or its limits has changed.
+
+A claim that is not bound yet is a volume of the driver that its class provisions with; volumes of a class that
+provisions nothing are left out, as there. A volume is often used on one node only, so a claim that was bound for a node
+whose limit is reached would keep its pod waiting for ever.
 """
 
 from __future__ import annotations
@@ -12,9 +16,9 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from scheduler.core.convert.volumes import AttachmentRecord, LimitsRecord
-from scheduler.core.model.facts import Facts
-from scheduler.core.model.index import Membership
+from scheduler.core.convert.volumes import AttachmentRecord, ClaimKey, LimitsRecord
+from scheduler.core.model.facts import Facts, Membership
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.records import PodRecord
 from scheduler.core.nodes.table import Bools, Int64s, Selection
 
@@ -157,7 +161,7 @@ class AttachStatement:
         self._attachments = attachments
         self._position_of = position_of
         self._ask = in_flight
-        #: Of the volumes of claims that are not bound yet (volumes_to_come.py).
+        #: Of the volumes of claims that are not bound yet (volume_limits.py).
         self.limited_driver = limited_driver
         self._asked: tuple[tuple[str, tuple[Attached, ...]], ...] | None = None
         self._left: dict[str, Int64s] = {}
@@ -216,3 +220,35 @@ class AttachStatement:
                 if position is not None and node not in self._attachments.nodes_of(volume):
                     known[position] -= 1
         return known
+
+
+#: Begins no handle of a volume that is there: what a driver gives is not empty.
+_TO_COME: Final = "\0"
+
+
+def coming_of_claim(key: ClaimKey) -> str:
+    """What stands for the handle of a claim's volume until the claim is bound."""
+    return f"{_TO_COME}{key[0]}/{key[1]}"
+
+
+def coming_of_class(cls: PodClass, driver_of: LimitedDriver) -> tuple[Attached, ...]:
+    """Volumes of a class that nodes limit: those that are there, and those that any pod of the class is to get."""
+    return (*cls.attached, *_to_come(cls, driver_of))
+
+
+def _to_come(cls: PodClass, driver_of: LimitedDriver) -> Iterator[Attached]:
+    for number, need in enumerate(cls.unbound):
+        if driver := driver_of(need.storage_class):
+            yield driver, f"{_TO_COME}{number}" if need.claim is None else coming_of_claim(need.claim)
+
+
+def coming_of_pod(pod: PodRecord, driver_of: LimitedDriver) -> tuple[Attached, ...]:
+    """The same of one pod, each by its claim."""
+    if not pod.cls.unbound:
+        return pod.cls.attached
+    claims = zip(pod.cls.unbound, pod.unbound_claims, strict=True)
+    to_come = ((driver_of(need.storage_class), name) for need, (name, _) in claims)
+    return (
+        *pod.cls.attached,
+        *((driver, coming_of_claim((pod.namespace, name))) for driver, name in to_come if driver),
+    )

@@ -12,15 +12,21 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.core.convert.volume_needs import CapacityRecord, DriverRecord, VolumeOffer, matches
-from scheduler.core.convert.volumes import ClaimKey, ClaimRecord, StorageClassRecord, VolumeRecord
+from scheduler.core.convert.volumes import (
+    CapacityRecord,
+    ClaimKey,
+    ClaimRecord,
+    DriverRecord,
+    StorageClassRecord,
+    VolumeOffer,
+    VolumeRecord,
+    matches,
+)
 from scheduler.core.filters.requirements import holds, meets
 from scheduler.core.filters.volume_places import VolumeAffinity, VolumeZone
-from scheduler.core.model.facts import Facts
-from scheduler.core.model.index import Membership
-from scheduler.core.model.pod_class import Requirement, Term, VolumeRule
+from scheduler.core.model.facts import Facts, Membership
+from scheduler.core.model.pod_class import Requirement, Term, VolumeNeed, VolumeRule
 from scheduler.core.model.records import NodeRecord
-from scheduler.core.model.volume_need import VolumeNeed
 from scheduler.core.nodes.table import Bools
 
 _ZONE: Final = VolumeZone()

@@ -19,10 +19,9 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from scheduler.core.convert.volume_needs import CapacityRecord
-from scheduler.core.convert.volumes import ClaimKey
+from scheduler.core.convert.volumes import CapacityRecord, ClaimKey
+from scheduler.core.model.pod_class import VolumeChoice, VolumeNeed
 from scheduler.core.model.records import NodeRecord
-from scheduler.core.model.volume_need import VolumeChoice, VolumeNeed
 from scheduler.core.nodes.table import Bools, Selection
 from scheduler.core.nodes.volume_offers import Offers, View
 

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import NamedTuple
 
-from scheduler.core.model.queue_record import QueueRecord
-from scheduler.core.model.resources import DIMENSIONS, NOTHING, Resources
+from scheduler.core.model.quota import DIMENSIONS, NOTHING, QueueRecord, Resources
 from scheduler.core.model.verdict import Code, QueueCause, Verdict
-from scheduler.core.queues.shares import Divisions, Records, allocatable, fair_shares
+from scheduler.core.queues.fair_share import Divisions, Records, allocatable, fair_shares
 from scheduler.core.queues.sums import Sum
 from scheduler.core.queues.tree import Tree
 from scheduler.core.queues.use_over_time import NOT_COUNTED, UseOverTime
@@ -25,7 +24,7 @@ from scheduler.core.queues.use_over_time import NOT_COUNTED, UseOverTime
 class Account:
     """One queue's. ``held`` counts against limits, ``fixed`` (of it, what can't be preempted) against quotas.
 
-    ``kept``: what it holds without pods that are terminating. ``fair`` and ``allocatable``: as in shares.py.
+    ``kept``: what it holds without pods that are terminating. ``fair`` and ``allocatable``: as in fair_share.py.
     """
 
     held: Resources = NOTHING

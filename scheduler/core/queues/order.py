@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from scheduler.core.model.priority_order import Rank
-from scheduler.core.model.resources import UNITS, UNLIMITED, Resources
+from scheduler.core.model.quota import UNITS, UNLIMITED, Resources
 from scheduler.core.queues.accounts import Accounts
 from scheduler.core.queues.tree import TreeQueue
 

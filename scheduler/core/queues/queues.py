@@ -13,17 +13,15 @@ from itertools import islice
 from typing import Final
 
 from gpu.charged import Charged
-from scheduler.core.model.copying import copied
-from scheduler.core.model.facts import Facts
-from scheduler.core.model.node_pool import NodePool
+from scheduler.core.model.facts import Facts, copied
 from scheduler.core.model.pod_class import PodClass
-from scheduler.core.model.queue_record import QueueRecord
+from scheduler.core.model.quota import NOTHING, QueueRecord, Resources
 from scheduler.core.model.records import NodeRecord, PodGroupRecord, PodRecord
-from scheduler.core.model.resources import NOTHING, Resources
+from scheduler.core.model.settings import NodePool
 from scheduler.core.nodes.node_usage import Charge
 from scheduler.core.queues import use
 from scheduler.core.queues.accounts import Account, Accounts, accounts
-from scheduler.core.queues.shares import Divisions, Records
+from scheduler.core.queues.fair_share import Divisions, Records
 from scheduler.core.queues.sums import QueueSums, Row, Stage
 from scheduler.core.queues.tree import Tree, TreeQueue
 from scheduler.core.queues.use_over_time import NOT_COUNTED, UseOverTime

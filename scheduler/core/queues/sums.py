@@ -14,8 +14,8 @@ from typing import Final, Self, TypeVar
 
 import msgspec
 
-from scheduler.core.model.copying import copied
-from scheduler.core.model.resources import NOTHING, Resources
+from scheduler.core.model.facts import copied
+from scheduler.core.model.quota import NOTHING, Resources
 
 #: A PodGroup's namespace and name.
 Group = tuple[str, str]

@@ -10,8 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from scheduler.core.model.queue_record import BadField, QueueRecord
-from scheduler.core.model.resources import WITHOUT_END
+from scheduler.core.model.quota import WITHOUT_END, BadField, QueueRecord
 from scheduler.core.model.verdict import Code, QueueCause, Verdict
 
 #: A chain of parents longer than this is refused: the work for each pod that is placed grows with it.

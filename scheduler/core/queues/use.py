@@ -15,10 +15,10 @@ from gpu.charged import Charged, charged
 from gpu.handover import PlannedDevice
 from gpu.request import GpuRequest, charge_nano
 from gpu.share import NANO_PER_DEVICE
-from scheduler.core.model.node_pool import NodePool
 from scheduler.core.model.pod_class import Demand, PodClass
+from scheduler.core.model.quota import NOTHING, Resources
 from scheduler.core.model.records import Held, NodeRecord, PodGroupRecord, PodRecord
-from scheduler.core.model.resources import NOTHING, Resources
+from scheduler.core.model.settings import NodePool
 from wire import names
 
 #: Pods of this priority or higher can't be preempted, unless a label or a PodGroup says they can (kai-contract 2.2).

@@ -22,7 +22,7 @@ from typing import Final
 
 import msgspec
 
-from scheduler.core.model.resources import DIMENSIONS, NOTHING, Resources
+from scheduler.core.model.quota import DIMENSIONS, NOTHING, Resources
 from scheduler.core.queues.cron import Cron
 
 #: The use of a queue in each dimension, in billionths of what the cluster had.

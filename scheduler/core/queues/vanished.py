@@ -17,8 +17,8 @@ from typing import Final
 
 import msgspec
 
+from scheduler.core.model.quota import NOTHING, Resources
 from scheduler.core.model.records import NodeRecord, PodRecord
-from scheduler.core.model.resources import NOTHING, Resources
 from scheduler.core.queues import use
 from scheduler.core.queues.sums import Row, Stage
 from sharing.entries import vanished_until_ns, vanished_wait_s

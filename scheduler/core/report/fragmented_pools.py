@@ -13,10 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu.share import NANO_PER_DEVICE
-from scheduler.core.model.node_pool import NodePool
 from scheduler.core.model.pod_kind import Kind
 from scheduler.core.model.records import NodeRecord
-from scheduler.core.model.settings import Settings
+from scheduler.core.model.settings import NodePool, Settings
 from scheduler.core.nodes.ledger import MOST_ASKED, Ledger
 from scheduler.core.nodes.table import (
     CLOSED,

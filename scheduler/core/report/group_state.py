@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
+from scheduler.core.model.quota import NOTHING, Resources
 from scheduler.core.model.records import PodRecord
-from scheduler.core.model.resources import NOTHING, Resources
 from scheduler.core.model.verdict import Reasons, Verdict
 from scheduler.core.queues.sums import Sum
 

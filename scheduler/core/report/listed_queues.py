@@ -11,19 +11,17 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from scheduler.core.assumed.assumed import Commits
+from scheduler.core.assumed.commits import Commits
 from scheduler.core.convert import bounds
-from scheduler.core.convert.alike import AlikePods
-from scheduler.core.convert.bind_requests import bind_request_record
 from scheduler.core.convert.nodes import node_record
 from scheduler.core.convert.pod_groups import pod_group_record
+from scheduler.core.convert.pod_lists import AlikePods
+from scheduler.core.convert.pods import bind_request_record
 from scheduler.core.convert.queues import queue_record
-from scheduler.core.groups.succeeded import Succeeded
-from scheduler.core.model.elsewhere import Elsewhere
-from scheduler.core.model.node_pool import NodePool
+from scheduler.core.groups.quorum import Succeeded
 from scheduler.core.model.records import NodeRecord, PodGroupRecord, SeenPod
-from scheduler.core.model.seen_pods import News, Pods
-from scheduler.core.model.settings import Settings
+from scheduler.core.model.seen_pods import Elsewhere, News, Pods
+from scheduler.core.model.settings import NodePool, Settings
 from scheduler.core.queues.queues import Queues
 from scheduler.core.queues.sums import Row
 from scheduler.core.queues.use_over_time import NOT_COUNTED, UseOverTime

@@ -12,8 +12,8 @@ import msgspec
 
 from scheduler.core.groups.quorum import quorum
 from scheduler.core.model.priority_order import Candidate, Rank, order_members, rank_alone
+from scheduler.core.model.quota import Resources
 from scheduler.core.model.records import PodGroupRecord, PodRecord
-from scheduler.core.model.resources import Resources
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.queues.accounts import Accounts, Use
 from scheduler.core.queues.order import QueueOrder

@@ -12,8 +12,8 @@ import msgspec
 import numpy as np
 
 from gpu.share import NANO_PER_DEVICE
-from scheduler.core.model.node_pool import NodePool
 from scheduler.core.model.records import NodeRecord
+from scheduler.core.model.settings import NodePool
 from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.table import CPU, GPUS, MEMORY, PODS, Device
 from wire import names

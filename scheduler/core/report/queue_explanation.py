@@ -1,6 +1,6 @@
 """Why a queue gets what it gets, and when it is served: the arithmetic of its divisions, step by step, and its turn.
 
-Steps are those that the division itself noted (queues/division_record.py), turns those that a decision would give
+Steps are those that the division itself noted (queues/fair_share.py), turns those that a decision would give
 (listed_turns.py), if it looked at all that waits.
 """
 
@@ -13,15 +13,13 @@ from typing import Final
 
 import msgspec
 
-from scheduler.core.model.queue_record import QueueRecord
+from scheduler.core.model.quota import DIMENSIONS, QueueRecord
 from scheduler.core.model.records import PodGroupRecord
-from scheduler.core.model.resources import DIMENSIONS
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.queues.accounts import Accounts
-from scheduler.core.queues.division_record import DivisionRecord
+from scheduler.core.queues.fair_share import TOP, DivisionRecord, Records, use_by_number
 from scheduler.core.queues.order import QueueOrder, Standing
 from scheduler.core.queues.queues import Queues
-from scheduler.core.queues.shares import TOP, Records, use_by_number
 from scheduler.core.queues.tree import TreeQueue
 from scheduler.core.queues.use_over_time import Ppb, Source
 from scheduler.core.report.listed_queues import Listed

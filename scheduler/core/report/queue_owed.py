@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler.core.model.resources import UNLIMITED, Resources
+from scheduler.core.model.quota import UNLIMITED, Resources
 from scheduler.core.queues.accounts import Accounts
 
 

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from scheduler.core.model.queue_record import QueueRecord
-from scheduler.core.model.resources import DIMENSIONS, NOTHING, Resources
+from scheduler.core.model.quota import DIMENSIONS, NOTHING, QueueRecord, Resources
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.queues.accounts import Accounts
 from scheduler.core.queues.sums import Sum

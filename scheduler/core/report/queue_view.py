@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from scheduler.core.model.queue_record import QueueRecord
-from scheduler.core.model.resources import UNLIMITED, Resources
+from scheduler.core.model.quota import UNLIMITED, QueueRecord, Resources
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.queues.accounts import Account, Accounts
 from scheduler.core.queues.queues import Queues

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from scheduler.core.model.room import Intent
+from scheduler.core.model.preemption import Intent
 from scheduler.core.room.written import FRAME_BYTES, MOST_BYTES, MOST_TIMES, Record, Texts, owners, pods_of
 from scheduler.core.room.written_hour import WHOLE, Hour, Piece, Take, Taken, counts_bytes, size, take_bytes
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from scheduler.core.model.room import Bound, Kept, KeptPods, NoRoom
+from scheduler.core.model.preemption import Bound, Kept, KeptPods, NoRoom
 from scheduler.core.model.verdict import Code
 from scheduler.core.room.sifting import Sifted
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scheduler.core.model.pod_class import PodClass
-from scheduler.core.model.resources import NOTHING, Resources
+from scheduler.core.model.quota import NOTHING, Resources
 from scheduler.core.nodes.table import GPUS, Bools, Device
 from scheduler.core.room.columns import EMPTY
 from scheduler.core.room.counting import Counting, free_now

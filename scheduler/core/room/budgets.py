@@ -17,8 +17,8 @@ from typing import Final
 
 from scheduler.core.filters.pod_terms import takes
 from scheduler.core.model.pod_class import Requirement
+from scheduler.core.model.preemption import Budget
 from scheduler.core.model.records import PodRecord
-from scheduler.core.model.room import Budget
 
 #: Taken of each budget, by its place in the list; None: nothing may be taken.
 Takes = Counter[int] | None

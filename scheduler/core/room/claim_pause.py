@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from scheduler.core.model.preemption import FailedClaim
 from scheduler.core.model.records import PodRecord
-from scheduler.core.model.room import FailedClaim
 from scheduler.core.nodes.extended_claims import made_uid
 
 _FIRST_S: Final = 300

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from scheduler.core.model.copying import copied
+from scheduler.core.model.facts import copied
 from scheduler.core.nodes.table import Int64s
 
 FEWEST: Final = 16

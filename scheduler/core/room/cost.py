@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from scheduler.core.model.resources import UNITS, Resources
+from scheduler.core.model.quota import UNITS, Resources
 from scheduler.core.room.units import Resident
 
 #: Each unit has run for so long, as far as its loss goes.

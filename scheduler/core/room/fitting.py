@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from gpu.share import NANO_PER_DEVICE, PERCENT_PER_DEVICE
-from scheduler.core.assumed.intents import Intents
+from scheduler.core.assumed.nominations import Intents
 from scheduler.core.model.pod_class import Demand
+from scheduler.core.model.preemption import Intent, Moved, Place
 from scheduler.core.model.records import NodeRecord
-from scheduler.core.model.room import Intent, Moved, Place
 from scheduler.core.model.seen_pods import Pods
 from scheduler.core.nodes.ledger import MOST_HAD, Ledger
 from scheduler.core.nodes.node_usage import Charge, Occupancy
 from scheduler.core.nodes.table import GPUS
-from scheduler.core.snapshot.supposed import Supposed
+from scheduler.core.snapshot.node_count import Supposed
 
 Count = Callable[[str, Supposed], Occupancy]
 """Counts a node (by name) as if that had happened."""

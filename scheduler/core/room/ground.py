@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scheduler.core.model.resources import Resources
-from scheduler.core.model.room import Action, Bound, NoRoom
+from scheduler.core.model.preemption import Action, Bound, NoRoom
+from scheduler.core.model.quota import Resources
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.nodes.table import Bools
 from scheduler.core.queues.accounts import Use

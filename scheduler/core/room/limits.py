@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from scheduler.core.model.resources import Resources
+from scheduler.core.model.quota import Resources
 from scheduler.core.queues.accounts import Accounts
 from scheduler.core.queues.tree import TreeQueue
 from scheduler.core.room.units import Resident

@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 
 from gpu.share import NANO_PER_DEVICE
-from scheduler.core.model.room import Moves, NoMoves, Place
+from scheduler.core.model.preemption import Moves, NoMoves, Place
 from scheduler.core.queues.accounts import Use
 from scheduler.core.queues.use import is_fixed
 from scheduler.core.room import protection

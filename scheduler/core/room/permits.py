@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from scheduler.core.model.resources import NOTHING, Resources
-from scheduler.core.model.room import Respect
+from scheduler.core.model.preemption import Respect
+from scheduler.core.model.quota import NOTHING, Resources
 from scheduler.core.room.budgets import Budgets
 from scheduler.core.room.rules import Rules
 from scheduler.core.room.table import ResidentTable

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.core.model.resources import Resources
+from scheduler.core.model.quota import Resources
 from scheduler.core.nodes.table import Bools, Int64s
 from scheduler.core.room.budgets import Budgets
 from scheduler.core.room.cost import Pricing

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from scheduler.core.model.room import Action, Evicted, Method, RoomSettings
+from scheduler.core.model.preemption import Action, Evicted, Method, RoomSettings
 from scheduler.core.queues.tree import Tree, TreeQueue
 from scheduler.core.room.need import Need
 from wire import rfc3339

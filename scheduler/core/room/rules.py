@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from scheduler.core.model.resources import NOTHING, Resources
-from scheduler.core.model.room import Action, Respect, RoomSettings
+from scheduler.core.model.preemption import Action, Respect, RoomSettings
+from scheduler.core.model.quota import NOTHING, Resources
 from scheduler.core.queues.accounts import Accounts, Use
 from scheduler.core.queues.tree import TreeQueue
 from scheduler.core.room.protection import parting

@@ -12,8 +12,8 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from scheduler.core.model.resources import Resources
-from scheduler.core.model.room import Action, Bound, Found, NoRoom, Place
+from scheduler.core.model.preemption import Action, Bound, Found, NoRoom, Place
+from scheduler.core.model.quota import Resources
 from scheduler.core.model.steps import Steps, ended
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.nodes.table import Int64s

@@ -17,8 +17,8 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.core.model.resources import UNITS, UNLIMITED, Resources
-from scheduler.core.model.room import Action
+from scheduler.core.model.preemption import Action
+from scheduler.core.model.quota import UNITS, UNLIMITED, Resources
 from scheduler.core.nodes.table import Bools, Int64s
 from scheduler.core.room.rules import Rules
 from scheduler.core.room.table import ResidentTable

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.core.model.room import Action, Kept, KeptPods
+from scheduler.core.model.preemption import Action, Kept, KeptPods
 from scheduler.core.nodes.table import Bools, Int64s
 from scheduler.core.queues.tree import TreeQueue
 from scheduler.core.room import protection

@@ -13,11 +13,11 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from scheduler.core.model.copying import copied
+from scheduler.core.model.facts import copied
 from scheduler.core.model.pod_class import Demand
+from scheduler.core.model.preemption import Kept
+from scheduler.core.model.quota import Resources
 from scheduler.core.model.records import PodRecord
-from scheduler.core.model.resources import Resources
-from scheduler.core.model.room import Kept
 from scheduler.core.nodes.table import Bools, Int64s
 from scheduler.core.queues.tree import Tree
 from scheduler.core.room.columns import EMPTY, FEWEST, Columns

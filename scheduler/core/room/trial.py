@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 from scheduler.core.groups.quorum import Quorum
+from scheduler.core.model.preemption import Budget, Evicted, Place, RoomSettings
 from scheduler.core.model.records import PodGroupRecord, PodRecord
-from scheduler.core.model.room import Budget, Evicted, Place, RoomSettings
 from scheduler.core.model.seen_pods import Pods
 from scheduler.core.queues.accounts import Accounts
 from scheduler.core.queues.queues import Queues

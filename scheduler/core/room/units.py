@@ -15,10 +15,10 @@ import msgspec
 
 from scheduler.core.groups.quorum import Quorum
 from scheduler.core.groups.surplus import Surplus
+from scheduler.core.model.preemption import Kept, Unit
 from scheduler.core.model.priority_order import order_members
+from scheduler.core.model.quota import NOTHING, Resources
 from scheduler.core.model.records import PodGroupRecord, PodRecord
-from scheduler.core.model.resources import NOTHING, Resources
-from scheduler.core.model.room import Kept, Unit
 from scheduler.core.queues.tree import TreeQueue
 from scheduler.core.queues.use import held, is_fixed, queue_of
 from scheduler.core.room.need import owner_of

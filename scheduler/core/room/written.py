@@ -4,7 +4,7 @@ What can't be read counts for nothing, and is named for the log. Nobody was evic
 back whole here before: the evictor goes by what stands.
 
 UIDs of pods and owners are 22 characters: the 16 bytes of a UUID in base64url. The identity of an owner is a digest
-(convert/controllers.py): its 16 bytes are written so after a ``~``. Any other UID stands as it is, after a ``=``. That
+(convert/owners.py): its 16 bytes are written so after a ``~``. Any other UID stands as it is, after a ``=``. That
 alphabet has neither.
 """
 
@@ -20,7 +20,7 @@ import msgspec
 
 from gpu.handover import MalformedHandover, PlannedDevice, check_device
 from scheduler.core.model.pod_class import Demand
-from scheduler.core.model.room import Action, Evicted, Intent, Moved, Place, Victim
+from scheduler.core.model.preemption import Action, Evicted, Intent, Moved, Place, Victim
 
 #: The ConfigMap's key that has the text.
 KEY: Final = "room"

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from scheduler.core.model.room import FailedClaim
+from scheduler.core.model.preemption import FailedClaim
 from scheduler.core.room.written import long, short
 
 #: The ConfigMap's key that has the text.

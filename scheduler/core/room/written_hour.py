@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from scheduler.core.model.node_pool import NodePool, own_name
+from scheduler.core.model.settings import NodePool, own_name
 from scheduler.core.room.written import MOST_TIMES, WINDOW_S, Texts, encode, is_count, long, sent_bytes, short, times_of
 from wire import names
 

@@ -16,8 +16,7 @@ import numpy as np
 
 from gpu.request import FractionAsk, SharedAsk
 from gpu.share import NANO_PER_DEVICE
-from scheduler.core.devices.device_fit import fitting, free_in_slots
-from scheduler.core.devices.device_pools import NOWHERE
+from scheduler.core.devices.device_fit import NOWHERE, fitting, free_in_slots
 from scheduler.core.model.pod_class import Demand
 from scheduler.core.model.pod_kind import WHOLE_MILLI
 from scheduler.core.nodes.table import CPU, GPUS, LARGEST_CARD, LEFT_MILLI, MEMORY, MILLI_PER_GPU, Int64s

@@ -23,16 +23,14 @@ from gpu import enforcement
 from gpu.request import MigAsk
 from scheduler.core.assumed.slow_nodes import Doubt
 from scheduler.core.devices.device_choice import choose_answered
-from scheduler.core.devices.device_fit import cards_hold, largest_mib, rule_of
-from scheduler.core.devices.device_pools import NOWHERE, pools_of
+from scheduler.core.devices.device_fit import NOWHERE, cards_hold, largest_mib, pools_of, rule_of
 from scheduler.core.filters.registry import OK
 from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.settings import Settings
-from scheduler.core.nodes import volumes_to_come
+from scheduler.core.nodes import volume_limits
 from scheduler.core.nodes.table import CPU, GPUS, MEMORY, PODS, Bools, Int8s, Int64s, Selection
-from scheduler.core.scores.open_ranks import OpenRanks
 from scheduler.core.scores.preferences.preferred import NOT_FITTING, Preferred, preferred_of
-from scheduler.core.scores.preferred_ranks import PreferredRanks
+from scheduler.core.scores.ranks import OpenRanks, PreferredRanks
 from scheduler.core.scores.registry import SCORES, score_of
 from scheduler.core.scores.score import KEY_BITS, Look, Scores, Wanted
 from scheduler.core.snapshot.node_mask import NodeMask, both
@@ -279,7 +277,7 @@ class Ranking:
 
     def _narrow_by_choices(self, ok: Bools, selection: Selection) -> None:
         """Leave only nodes that have volumes, devices and NUMA nodes for the class."""
-        if volumes := volumes_to_come.of_class(self.cls, self._statement.attaching.limited_driver):
+        if volumes := volume_limits.coming_of_class(self.cls, self._statement.attaching.limited_driver):
             ok &= self._statement.attaching.fits(volumes, selection)
         if self.cls.unbound:
             ok &= self._statement.binding.fits(self.cls.unbound, selection)

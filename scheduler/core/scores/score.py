@@ -15,7 +15,7 @@ from typing import Final, Protocol, TypeAlias
 import numpy as np
 
 from scheduler.core.devices.device_choice import DeviceOrder
-from scheduler.core.devices.device_pools import Pool
+from scheduler.core.devices.device_fit import Pool
 from scheduler.core.model.pod_class import Demand
 from scheduler.core.nodes.table import Int64s, Selection, Table
 
@@ -43,7 +43,7 @@ class Look:
 
     ``free``: ``[resource, node]``. ``pools``: the shares that are asked, by the kind of device. ``opened`` and
     ``tightest``, where shares are asked: how many devices have to be opened at each node, and the nano-GPU free on the
-    tightest ones that fit (device_pools.py). ``demand``: what the class asks beside shares.
+    tightest ones that fit (device_fit.py). ``demand``: what the class asks beside shares.
     """
 
     __slots__ = ("demand", "free", "opened", "pools", "selection", "table", "tightest", "wanted")

@@ -1,7 +1,7 @@
 """The answers of all rules about other pods for one class, brought up to date when something was placed since.
 
 A placement changes the answer of a part (filters/pod_rule.py) in few domains. Of labels with many nodes in each domain
-that is known by group of nodes (node_groups.py), so that a zone is closed at once. Of all others it is known per node
+that is known by group of nodes (pod_counts.py), so that a zone is closed at once. Of all others it is known per node
 how many parts close it, and only the nodes of domains whose answer is another one are looked at again.
 """
 
@@ -17,9 +17,8 @@ from scheduler.core.filters.registry import NO_NODE, OK
 from scheduler.core.filters.requirements import effort_of_all
 from scheduler.core.model.pod_class import PodClass
 from scheduler.core.nodes.table import Int8s
-from scheduler.core.snapshot.pod_counts import PodCounts
+from scheduler.core.snapshot.pod_counts import PodCounts, Tally
 from scheduler.core.snapshot.statement import Statement
-from scheduler.core.snapshot.tally import Tally
 
 #: What it takes to ask a term or a constraint for the first time, in operations of about a microsecond; again, if one
 #: of its pods has come or gone, and one operation in any case.

@@ -5,6 +5,7 @@ written down and can be taken back, which is how a gang that doesn't fit leaves 
 
 A placement is charged: a few numbers change. After an eviction its node is counted again from what would be left on it
 (node_usage.py), so that a share, its book entry and its device are freed as far as they would be, and no further.
+Volumes, those of unbound claims, devices of ResourceClaims and NUMA nodes are charged beside the nodes (``Copies``).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -21,19 +23,45 @@ from gpu.pinning import Pin
 from gpu.share import NANO_PER_DEVICE
 from scheduler.core.assumed.slow_nodes import Doubt
 from scheduler.core.convert.volumes import ClaimKey
+from scheduler.core.model.devices import ClaimChoice
 from scheduler.core.model.numa import NumaAsk
-from scheduler.core.model.pod_class import Constraints, Demand, PodClass
+from scheduler.core.model.pod_class import Constraints, Demand, PodClass, VolumeChoice
 from scheduler.core.model.records import NodeRecord, PodRecord
 from scheduler.core.model.settings import Settings
+from scheduler.core.nodes.claim_statement import ClaimStatement
 from scheduler.core.nodes.device_sightings import Prospect, Sightings
 from scheduler.core.nodes.ledger import Ledger, devices_of
 from scheduler.core.nodes.node_usage import Charge, Occupancy
+from scheduler.core.nodes.numa_statement import NumaStatement
 from scheduler.core.nodes.table import CPU, GPUS, MEMORY, PODS, Bools, Device, Int8s, Int64s
-from scheduler.core.nodes.volume_limits import Attached
-from scheduler.core.snapshot.copies import NOTHING_CHOSEN, Chosen, Copies
+from scheduler.core.nodes.volume_limits import Attached, AttachStatement
+from scheduler.core.nodes.volume_statement import VolumeStatement
+from scheduler.core.snapshot.node_count import Supposed
 from scheduler.core.snapshot.pod_counts import Counting
-from scheduler.core.snapshot.supposed import Supposed
 from wire import names
+
+
+class Copies(NamedTuple):
+    """Working copies, by position of nodes in the statement."""
+
+    #: Volumes that CSI drivers attach.
+    attaching: AttachStatement
+    #: Volumes of claims that are bound with their pods' placements.
+    binding: VolumeStatement
+    #: Devices of ResourceClaims that are allocated with their pods' placements.
+    allocating: ClaimStatement
+    #: What is free on NUMA nodes.
+    aligning: NumaStatement
+
+
+class Chosen(NamedTuple):
+    """What was chosen for a pod's claims, to be written before it is bound."""
+
+    volumes: tuple[VolumeChoice, ...] = ()
+    claims: tuple[ClaimChoice, ...] = ()
+
+
+NOTHING_CHOSEN: Final = Chosen()
 
 
 class OverCommitted(Exception):

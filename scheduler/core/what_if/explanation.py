@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
-from scheduler.core.model.resources import DIMENSIONS, Resources
-from scheduler.core.model.room import Found, Intent, NoRoom
+from scheduler.core.model.preemption import Found, Intent, NoRoom
+from scheduler.core.model.quota import DIMENSIONS, Resources
 from scheduler.core.model.steps import Steps, ended
 from scheduler.core.model.verdict import NodeReason, Verdict
 from scheduler.core.queues.tree import TreeQueue

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from scheduler.core.claims import alike
+from scheduler.core.claims import copied_slices
 from scheduler.core.decide.changes import AnotherNode, Change, LastInTurn
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.records import NodeRecord
@@ -57,7 +57,7 @@ class MoreNodes(msgspec.Struct, frozen=True):
         free = (name for number in itertools.count(1) if (name := f"{like.name}-more-{number}") not in there)
         slices = snapshot.published_for(like.name)
         return tuple(
-            AnotherNode(_copy(like, name), alike.like(slices, like.name, name))
+            AnotherNode(_copy(like, name), copied_slices.like(slices, like.name, name))
             for name in itertools.islice(free, self.count)
         )
 

@@ -14,12 +14,12 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from scheduler.core.claims import alike
+from scheduler.core.claims import copied_slices
 from scheduler.core.claims.inventory import InventoryView, NodePool
 from scheduler.core.filters.registry import OK
-from scheduler.core.filters.resource_source import ResourceSource
-from scheduler.core.model.device_need import DeviceNeed
-from scheduler.core.model.device_record import DeviceKind, Value
+from scheduler.core.filters.resource_claims import ResourceSource
+from scheduler.core.model.device_requests import DeviceNeed
+from scheduler.core.model.devices import DeviceKind, Value
 from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.records import NodeRecord
 from scheduler.core.what_if.trying import Trying
@@ -128,7 +128,7 @@ def _compared(view: InventoryView, claiming: Iterable[PodClass]) -> _Compared:
     texts.update(text for each in classes if each is not None for text in each.selectors)
     names = {name for text in texts for name in _NAME.findall(text)}
     ruled = {rule.attribute.rpartition("/")[2] for need in needs for rule in need.rules}
-    values = _Named(name for name in names if not alike.names_one(name))
+    values = _Named(name for name in names if not copied_slices.names_one(name))
     return _Compared(values, _Named(ruled) if ruled else None)
 
 

@@ -16,8 +16,7 @@ from scheduler.core.decide import queue_use
 from scheduler.core.decide.changes import AnotherQueue, Change, InQueue
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.priority_order import order_members
-from scheduler.core.model.queue_record import QueueRecord
-from scheduler.core.model.resources import DIMENSIONS, UNLIMITED, Resources
+from scheduler.core.model.quota import DIMENSIONS, UNLIMITED, QueueRecord, Resources
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.queues.accounts import Account, Use
 from scheduler.core.queues.tree import TreeQueue
@@ -41,7 +40,7 @@ _ONE_WEIGHT: Final = 10**6
 
 
 class QueueAmount(msgspec.Struct, frozen=True):
-    """A queue's limit or quota of one resource is this, in its smallest unit (resources.py); a weight in millionths."""
+    """A queue's limit or quota of one resource is this, in its smallest unit (quota.py); a weight in millionths."""
 
     queue: str
     field: str

@@ -13,7 +13,7 @@ from scheduler.core.decide.changes import OnlyThese
 from scheduler.core.decide.needed import gang_need, pod_need
 from scheduler.core.decide.room_trial import room_trial
 from scheduler.core.decide.snapshot import Snapshot
-from scheduler.core.model.room import Found, NoRoom
+from scheduler.core.model.preemption import Found, NoRoom
 from scheduler.core.model.steps import Steps
 from scheduler.core.room.need import Need
 from scheduler.core.room.search import ACTIONS

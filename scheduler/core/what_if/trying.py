@@ -19,7 +19,7 @@ from scheduler.core.decide.changes import Change, OnlyThese
 from scheduler.core.decide.decide import Decision
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.plan import MakeRoom, Placement, Retire, placements
-from scheduler.core.model.room import Intent
+from scheduler.core.model.preemption import Intent
 from scheduler.core.model.steps import Steps, ended
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.what_if.rivals import Rivals, finding_rivals

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from gpu.share import NANO_PER_DEVICE
-from scheduler.core.model.resources import DIMENSIONS, UNLIMITED
+from scheduler.core.model.quota import DIMENSIONS, UNLIMITED
 from scheduler.core.what_if.asking_less import CPU, FRACTION, GPU_MEMORY, GPUS, MEMORY, Asking
 from scheduler.core.what_if.constraints import FIELDS, Tolerating, Without
 from scheduler.core.what_if.edit import Edit, NotPossible

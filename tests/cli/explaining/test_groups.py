@@ -10,7 +10,7 @@ from cli.explaining import groups, supposing
 from cli.inspection.options import GROUP, POD
 from cli.inspection.sheets import plain
 from cli.queueing.counting import Known
-from scheduler.core.model.room import Action, FailedClaim, Intent, Place, RoomFacts, Victim
+from scheduler.core.model.preemption import Action, FailedClaim, Intent, Place, RoomFacts, Victim
 from scheduler.core.model.settings import Settings
 from tests.scheduler.core.nodes.mounting import mounting
 from tests.scheduler.core.objects import (

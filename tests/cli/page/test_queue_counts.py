@@ -18,8 +18,8 @@ from cli.page.reading import counted
 from cli.page.reading import listed as listed_of
 from cli.queueing.pools import About
 from gpu.charged import Charged
-from scheduler.core.convert import written_plan
-from scheduler.core.convert.written_plan import GangPlan
+from scheduler.core.convert import pod_groups
+from scheduler.core.convert.pod_groups import GangPlan
 from scheduler.core.model.records import PlannedMember
 from scheduler.core.report.queue_view import QueueView
 from tests.cli.queueing.seen import of
@@ -82,7 +82,7 @@ def listed(page: Page) -> dict[str, QueueView]:
 
 def plan(planned: Pod, where: str) -> str:
     """A gang's plan that keeps a place for a pod."""
-    return written_plan.render(GangPlan("id", {planned.metadata.uid: PlannedMember(where, ())}))
+    return pod_groups.render(GangPlan("id", {planned.metadata.uid: PlannedMember(where, ())}))
 
 
 def step(page: Page, rng: random.Random, pools: Sequence[str] = ("",)) -> None:

@@ -14,8 +14,7 @@ from cli.inspectprocess import queues_seen
 from cli.queueing import telling
 from cli.queueing.divided import Divided, divided
 from cli.queueing.tree import tree_sheets
-from scheduler.core.model.node_pool import NodePool
-from scheduler.core.model.settings import Settings
+from scheduler.core.model.settings import NodePool, Settings
 from scheduler.core.queues.queues import Queues
 from scheduler.core.queues.use_over_time import Source, UseOverTime
 from scheduler.core.report.listed_queues import ListedQueues

@@ -12,9 +12,8 @@ from cli.inspection.options import GROUP, NODE, POD
 from cli.queueing.counting import NOW_NS, Known
 from cli.queueing.pools import About
 from scheduler.core.filters.node_pool import OwnPool
-from scheduler.core.model.node_pool import NodePool
 from scheduler.core.model.plan import Explain
-from scheduler.core.model.settings import Settings
+from scheduler.core.model.settings import NodePool, Settings
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.what_if.explanation import Explained
 from scheduler.core.what_if.node_explanation import node_explained

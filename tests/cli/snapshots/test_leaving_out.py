@@ -14,7 +14,7 @@ import yaml
 from cli.snapshots.leaving_out import kept
 from scheduler.core.convert.nodes import node_record
 from scheduler.core.convert.pods import seen_pod
-from scheduler.core.model.pod_preferences import Weights
+from scheduler.core.model.pod_class import Weights
 from scheduler.core.model.settings import Settings
 from wire import names
 from wire.core import Container, Node, Pod, PodSpec, Volume

@@ -12,10 +12,9 @@ from cli.snapshots.anonymizing import anonymized
 from cli.snapshots.counted import cluster_of
 from cli.snapshots.leaving_out import kept
 from cli.snapshots.saved import KIND, VERSION, Saved, read, write
-from scheduler.core.convert.device_classes import device_class_record
+from scheduler.core.convert.devices import device_class_record, slice_record
 from scheduler.core.convert.pods import pod_record
 from scheduler.core.convert.resource_claims import resource_claim_record
-from scheduler.core.convert.resource_slices import slice_record
 from scheduler.core.model.plan import Explain
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code

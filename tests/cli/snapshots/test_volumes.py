@@ -13,8 +13,13 @@ from cli.snapshots.counted import cluster_of
 from cli.snapshots.leaving_out import kept
 from cli.snapshots.saved import KIND, VERSION, Saved, read, write
 from scheduler.core.cluster import Cluster
-from scheduler.core.convert.volume_needs import capacity_record, driver_record
-from scheduler.core.convert.volumes import claim_record, storage_class_record, volume_record
+from scheduler.core.convert.volumes import (
+    capacity_record,
+    claim_record,
+    driver_record,
+    storage_class_record,
+    volume_record,
+)
 from scheduler.core.model.plan import Bind, Prepare
 from scheduler.core.model.settings import Settings
 from wire import names

@@ -18,7 +18,7 @@ from gpu.handover import MalformedHandover
 from gpu.refusal import Refusal
 from gpu.request import FractionAsk
 from gpu.translation import Translation
-from scheduler.core.convert import written_plan
+from scheduler.core.convert import pod_groups
 from wire import names
 
 ENTRY = {"nano": 5, "attempt": "a", "rv": "7", "since": 1, "pod": "team/p"}
@@ -102,7 +102,7 @@ def test_every_field_that_we_write_into_a_hand_over_is_one_that_we_know() -> Non
 def test_a_gangs_plan_of_another_version_still_holds_its_places(more: dict[str, Any]) -> None:
     """One that was not read would be no plan, and another one begun beside it."""
     plan = {"id": "x", "members": {"u": {"node": "n", "devices": [{**DEVICE, **more}], **more}}, **more}
-    (member,) = written_plan.members(text(plan)).values()
+    (member,) = pod_groups.members(text(plan)).values()
     assert (member.node, [device.group for device in member.devices]) == ("n", ["g"])
 
 

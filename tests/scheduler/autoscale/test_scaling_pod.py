@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from scheduler.autoscale.scaling_pod import manifest, read
-from scheduler.core.model.node_pool import NodePool
 from scheduler.core.model.pod_class import Demand
+from scheduler.core.model.settings import NodePool
 from scheduler.settings import ScalingSettings
 from tests.scheduler.core.objects import pod
 from wire import names

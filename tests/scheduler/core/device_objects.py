@@ -7,12 +7,10 @@ from typing import Any
 
 import msgspec
 
-from scheduler.core.convert.device_classes import device_class_record
-from scheduler.core.convert.device_taint_rules import taint_rule_record
+from scheduler.core.convert.devices import device_class_record, slice_record, taint_rule_record
 from scheduler.core.convert.resource_claims import resource_claim_record
-from scheduler.core.convert.resource_slices import slice_record
-from scheduler.core.model.device_need import DeviceNeed
-from scheduler.core.model.device_record import DeviceClassRecord, SliceRecord, TaintRuleRecord
+from scheduler.core.model.device_requests import DeviceNeed
+from scheduler.core.model.devices import DeviceClassRecord, SliceRecord, TaintRuleRecord
 from scheduler.core.model.pod_class import Demand
 from scheduler.core.model.records import NodeRecord
 from wire.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice

@@ -19,10 +19,9 @@ from gpu.handover import Handover, PlannedDevice
 from gpu.handover import render as render_handover
 from gpu.translation import Translation
 from scheduler.core.cluster import Cluster
-from scheduler.core.convert import queues, topologies, volume_needs, volumes
-from scheduler.core.convert.device_classes import device_class_record
+from scheduler.core.convert import pod_groups, queues, volumes
+from scheduler.core.convert.devices import device_class_record, slice_record
 from scheduler.core.convert.resource_claims import resource_claim_record
-from scheduler.core.convert.resource_slices import slice_record
 from scheduler.core.filters.registry import FILTERS, Filters
 from scheduler.core.model.plan import Attempt, Bind, Hold, Join, Plan, Prepare
 from scheduler.core.model.settings import Settings
@@ -551,7 +550,7 @@ def feed(made: Cluster, *objects: Fed) -> None:
             case Queue():
                 made.queues.records.put(queues.queue_record(obj))
             case Topology():
-                made.topologies.of_kai.put(topologies.topology_record(obj))
+                made.topologies.of_kai.put(pod_groups.topology_record(obj))
             case ResourceClaim() | ResourceSlice() | DeviceClass():
                 _feed_claims(made.claims, obj)
             case _:
@@ -579,9 +578,9 @@ def _feed_storage(storage: Storage, obj: Stored) -> None:
         case CSINode():
             storage.attachments.limits.put(volumes.limits_record(obj))
         case CSIDriver():
-            storage.offers.drivers.put(volume_needs.driver_record(obj))
+            storage.offers.drivers.put(volumes.driver_record(obj))
         case CSIStorageCapacity():
-            storage.offers.capacities.put(volume_needs.capacity_record(obj))
+            storage.offers.capacities.put(volumes.capacity_record(obj))
         case VolumeAttachment():
             storage.attachments.attached.put(volumes.attachment_record(obj))
 

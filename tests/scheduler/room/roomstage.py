@@ -23,7 +23,7 @@ from kube.memory.server import MemoryApiServer
 from kube.watch.reflector import Reflector
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import GiveUp, MakeRoom
-from scheduler.core.model.room import Action, Ended, Intent, Place, Victim
+from scheduler.core.model.preemption import Action, Ended, Intent, Place, Victim
 from scheduler.core.model.settings import Settings
 from scheduler.core.room.written import Record, read
 from scheduler.core.room.written_hour import piece_names

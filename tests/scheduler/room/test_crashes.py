@@ -10,7 +10,7 @@ import pytest
 
 from kube.client.resources import PODS
 from kube.memory.calls import Call
-from scheduler.core.model.room import Ended
+from scheduler.core.model.preemption import Ended
 from simulator.virtualtime import VirtualTimeLoop
 from tests.scheduler.room.roomstage import NS, Process, Stage, stage
 

@@ -14,7 +14,7 @@ from kube.client.resources import PERSISTENT_VOLUME_CLAIMS, PODS, PRIORITY_CLASS
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
 from scheduler.core.cluster import Cluster
-from scheduler.core.model.room import RoomFacts
+from scheduler.core.model.preemption import RoomFacts
 from simulator import shape
 from simulator.parts import PRODUCT, Parts
 from simulator.violations import SOUND

@@ -13,7 +13,7 @@ import pytest
 from kube.client.resources import CONFIG_MAPS, POD_GROUPS, PODS
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
-from scheduler.core.model.room import Action, Ended, Evicted, Intent, Place
+from scheduler.core.model.preemption import Action, Ended, Evicted, Intent, Place
 from scheduler.core.room import written
 from scheduler.telemetry.observing import Answer, Evicts
 from tests.kube.memory.calls import send

@@ -18,7 +18,7 @@ from kube.client.api import Api
 from kube.client.http import HttpTransport
 from kube.client.resources import CONFIG_MAPS, NAMESPACES, POD_DISRUPTION_BUDGETS, PODS
 from kube.client.retry import Retry
-from scheduler.core.model.room import Action, FailedClaim, Intent, Place, Victim
+from scheduler.core.model.preemption import Action, FailedClaim, Intent, Place, Victim
 from scheduler.core.room.adding import added
 from scheduler.core.room.written import MOST_BYTES, Record, sent_bytes, written
 from scheduler.core.room.written_claims import MOST

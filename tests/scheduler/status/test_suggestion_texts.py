@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.core.model.room import Bound, Kept
+from scheduler.core.model.preemption import Bound, Kept
 from scheduler.core.model.verdict import Code
 from scheduler.core.what_if.edit import Edit
 from scheduler.core.what_if.known_ends import KnownEnd, Wait

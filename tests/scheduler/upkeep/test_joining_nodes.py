@@ -6,8 +6,7 @@ import anyio
 import pytest
 
 from scheduler.core.cluster import Cluster
-from scheduler.core.model.node_pool import NodePool
-from scheduler.core.model.settings import Settings
+from scheduler.core.model.settings import NodePool, Settings
 from scheduler.upkeep.joining_nodes import JoiningNodes
 from scheduler.watch.cache import Cache
 from scheduler.watch.sinks import NodeSink

@@ -16,8 +16,7 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Alone
 from scheduler.core.model.pod_kind import LEAST_PODS
 from scheduler.core.model.settings import Settings, Strategy
-from scheduler.core.scores.prices import Prices, prices_of
-from scheduler.core.scores.typical import ARRIVAL, typical_of
+from scheduler.core.scores.prices import ARRIVAL, Prices, prices_of, typical_of
 from scheduler.settings import PricingSettings, SchedulerSettings
 from scheduler.upkeep.pricing import Pricing
 from scheduler.watch.cache import Cache

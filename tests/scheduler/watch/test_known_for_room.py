@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from scheduler.core.cluster import Cluster
-from scheduler.core.model.budget_record import BudgetRecord
-from scheduler.core.model.room import Evicted, FailedClaim, RoomSettings
+from scheduler.core.model.preemption import BudgetRecord, Evicted, FailedClaim, RoomSettings
 from scheduler.core.model.settings import Settings
 from scheduler.core.room.claim_pause import ends_s
 from scheduler.core.room.written_claims import MOST

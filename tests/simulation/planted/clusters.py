@@ -9,7 +9,7 @@ from typing import Any, cast
 import msgspec
 from typing_extensions import override
 
-from scheduler.core.assumed.assumed import Commits
+from scheduler.core.assumed.commits import Commits
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.records import NodeRecord, PodRecord, SeenPod

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from typing_extensions import override
 
-from scheduler.core.model.device_allocation import ResourceClaimRecord
+from scheduler.core.model.devices import ResourceClaimRecord
 from scheduler.core.model.records import PodRecord
 from scheduler.core.nodes.resource_claims import ResourceClaims
 from tests.simulation.planted.wires import Rewriting

@@ -10,10 +10,9 @@ import msgspec
 from typing_extensions import override
 
 from scheduler.core.cluster import Cluster
-from scheduler.core.model.elsewhere import Elsewhere
-from scheduler.core.model.node_pool import NodePool
 from scheduler.core.model.records import NodeRecord, PodGroupRecord, PodRecord
-from scheduler.core.model.settings import Settings
+from scheduler.core.model.seen_pods import Elsewhere
+from scheduler.core.model.settings import NodePool, Settings
 from tests.simulation.planted.wires import Rewriting
 from wire import names
 

@@ -11,9 +11,8 @@ from scheduler.core.backlog.quota_sleepers import Item, QuotaSleepers, Room
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert.queues import is_preemptible, queue_of
 from scheduler.core.model.facts import Facts
-from scheduler.core.model.queue_record import QueueRecord
+from scheduler.core.model.quota import WITHOUT_END, QueueRecord, Resources
 from scheduler.core.model.records import NodeRecord, PodGroupRecord, PodRecord
-from scheduler.core.model.resources import WITHOUT_END, Resources
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.nodes.node_usage import Charge

@@ -9,19 +9,19 @@ import msgspec
 from typing_extensions import override
 
 from kube.client.transport import Response
-from scheduler.core.assumed.intents import Intents
+from scheduler.core.assumed.nominations import Intents
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.allowance import LIMITS, Limits
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.plan import GiveUp, Plan
+from scheduler.core.model.preemption import Action, Ended, Found, NoRoom
 from scheduler.core.model.records import NodeRecord, PodGroupRecord, PodRecord, SeenPod
-from scheduler.core.model.room import Action, Ended, Found, NoRoom
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.steps import Steps
-from scheduler.core.nodes.kept_room import KeptRoom
 from scheduler.core.nodes.node_usage import Charge
-from scheduler.core.queues.berths import Berth
+from scheduler.core.nodes.nominated_usage import KeptRoom
 from scheduler.core.queues.queues import Queues
+from scheduler.core.queues.reserved_nodes import Berth
 from scheduler.core.queues.sums import Row
 from scheduler.core.room.need import Need
 from scheduler.core.room.search import finding_room

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.pod_class import Requirement
+from scheduler.core.model.preemption import Budget, Evicted, RoomFacts
 from scheduler.core.model.records import PodRecord
-from scheduler.core.model.room import Budget, Evicted, RoomFacts
 from simulator.settling.evictions import Evictions
 from tests.scheduler.core.objects import cluster, node, pod
 

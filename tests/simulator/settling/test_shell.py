@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from scheduler.core.model.plan import Evict, Plan, Retire
-from scheduler.core.model.room import Action, Intent, Place, Victim
+from scheduler.core.model.preemption import Action, Intent, Place, Victim
 from scheduler.core.model.settings import Settings
 from tests.scheduler.core.objects import bind_request, bound, ended, node, pod, pod_group, reservation
 from tests.simulator.settling.given import JOB, places, shell, tenants

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.core.model.queue_record import QueueRecord
-from scheduler.core.model.resources import Resources
+from scheduler.core.model.quota import QueueRecord, Resources
 from scheduler.core.report.queue_state import QueueState
 from simulator.week.arrivals import HOUR_S, Job
 from simulator.week.tally import Tally

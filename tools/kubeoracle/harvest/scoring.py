@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from scheduler.core.model.pod_preferences import Weights
+from scheduler.core.model.pod_class import Weights
 from scheduler.core.model.settings import Settings
 from tools.kubeoracle.comparing import SAME, is_same_scores
 from tools.kubeoracle.harvest.filling import question_of

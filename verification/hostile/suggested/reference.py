@@ -17,8 +17,8 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.convert.queues import queue_record
 from scheduler.core.decide.changes import UnknownObject, WithoutPods
 from scheduler.core.decide.snapshot import Snapshot
+from scheduler.core.model.preemption import RoomFacts
 from scheduler.core.model.records import SeenPod
-from scheduler.core.model.room import RoomFacts
 from scheduler.core.model.settings import Settings
 from scheduler.core.what_if import known_ends, subject
 from scheduler.core.what_if.edit import NotPossible

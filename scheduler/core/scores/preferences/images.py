@@ -10,8 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.core.model.pod_class import PodClass
-from scheduler.core.model.pod_preferences import PodPreferences, Weights
+from scheduler.core.model.pod_class import PodClass, PodPreferences, Weights
 from scheduler.core.model.records import NodeRecord
 from scheduler.core.nodes.table import Int64s
 from scheduler.core.scores.preferences.preference import MOST, Fixed, Seen

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from scheduler.core.filters.requirements import effort_of, holds
-from scheduler.core.model.pod_class import PodClass
-from scheduler.core.model.pod_preferences import WeightedNodeTerm, Weights
+from scheduler.core.model.pod_class import PodClass, WeightedNodeTerm, Weights
 from scheduler.core.model.records import NodeRecord
 from scheduler.core.scores.preferences.preference import Fixed, Seen, of_largest
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from scheduler.core.filters.taints import PREFER_NO_SCHEDULE, tolerates
-from scheduler.core.model.pod_class import PodClass
-from scheduler.core.model.pod_preferences import Weights
+from scheduler.core.model.pod_class import PodClass, Weights
 from scheduler.core.model.records import NodeRecord
 from scheduler.core.scores.preferences.preference import MOST, Fixed, Seen, of_largest
 from wire.core import Toleration

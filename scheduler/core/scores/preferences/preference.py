@@ -1,6 +1,6 @@
 """What a preference of Kubernetes is: a score of 0 to 100 for each node that fits, equal to kube-scheduler's 1.36.
 
-A preference is one file and its test, and one line of the registry (registry.py). It has no state. What it reads of
+A preference is one file and its test, and one line of the list in preferred.py. It has no state. What it reads of
 nodes and of pods on them are arrays by position, kept up to date by the decision. Scores are normalised over the nodes
 that fit, by the arithmetic of kube-scheduler; where that is in floating point, it is here, and made an integer at once.
 """
@@ -13,8 +13,7 @@ from typing import Final, Protocol, TypeAlias
 import numpy as np
 
 from scheduler.core.filters.pod_rule import Counts
-from scheduler.core.model.pod_class import PodClass
-from scheduler.core.model.pod_preferences import Weights
+from scheduler.core.model.pod_class import PodClass, Weights
 from scheduler.core.nodes.node_numbers import Numbering
 from scheduler.core.nodes.table import Bools, Int64s
 

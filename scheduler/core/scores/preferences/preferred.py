@@ -1,20 +1,30 @@
-"""The weighted sum of all preferences of one class, by node, asked again when something was placed since."""
+"""The weighted sum of all preferences of one class, by node, asked again when something was placed since.
+
+All preferences are listed here, one line each.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from functools import reduce
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
-from scheduler.core.model.pod_class import PodClass
-from scheduler.core.model.pod_preferences import Weights
+from scheduler.core.model.pod_class import PodClass, Weights
 from scheduler.core.nodes.table import Bools, Int64s
+from scheduler.core.scores.preferences.images import Images
+from scheduler.core.scores.preferences.node_affinity import NodeAffinity
+from scheduler.core.scores.preferences.pod_affinity import PodAffinity
+from scheduler.core.scores.preferences.prefer_no_schedule import PreferNoSchedule
 from scheduler.core.scores.preferences.preference import Preference, Scorer
-from scheduler.core.scores.preferences.registry import PREFERENCES, Preferences
-from scheduler.core.snapshot.node_groups import NodeGroups
-from scheduler.core.snapshot.pod_counts import PodCounts
+from scheduler.core.scores.preferences.soft_spread import SoftSpread
+from scheduler.core.snapshot.pod_counts import NodeGroups, PodCounts
+
+Preferences: TypeAlias = "tuple[Preference, ...]"
+
+PREFERENCES: Final[Preferences] = (PreferNoSchedule(), NodeAffinity(), PodAffinity(), SoftSpread(), Images())
+
 
 #: Below any sum, with anything added to it.
 NOT_FITTING: Final = -(1 << 60)

@@ -15,9 +15,7 @@ from numpy.typing import NDArray
 
 from scheduler.core.filters.pod_rule import all_of
 from scheduler.core.filters.spread import Admitting, Staying
-from scheduler.core.model.pod_class import Constraints, PodClass
-from scheduler.core.model.pod_preferences import PodPreferences, Weights
-from scheduler.core.model.pod_rules import Spread
+from scheduler.core.model.pod_class import Constraints, PodClass, PodPreferences, Spread, Weights
 from scheduler.core.nodes.table import Bools, Int64s
 from scheduler.core.scores.preferences.preference import MOST, UNCHANGED, Changed, Seen
 from wire import names

@@ -8,8 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.core.assumed.attempt import NONE_YET, Flight, State
-from scheduler.core.assumed.attempt_table import AttemptTable
+from scheduler.core.assumed.attempts import NONE_YET, AttemptTable, Flight, State
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Placement
 from scheduler.core.model.records import BindRequestRecord

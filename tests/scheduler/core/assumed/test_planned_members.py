@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpu.handover import PlannedDevice
-from scheduler.core.convert import written_plan
+from scheduler.core.convert import pod_groups
 from scheduler.core.model.plan import Explain, Placement
 from tests.scheduler.core.objects import (
     NANO,
@@ -44,7 +44,7 @@ def _placement(of: Pod, on: str = "n1", *devices: tuple[str, int]) -> Placement:
 
 
 def _planned(*placements: Placement, name: str = "g") -> PodGroup:
-    text = written_plan.render(written_plan.make("an earlier scheduler's", placements))
+    text = pod_groups.render(pod_groups.make("an earlier scheduler's", placements))
     return pod_group(name, len(placements), annotations={names.PLAN: text})
 
 
@@ -144,7 +144,7 @@ def test_a_member_that_is_seen_after_its_plan_was_counted_is_charged() -> None:
 
 
 def test_a_plan_may_give_a_member_the_smallest_share_there_is() -> None:
-    plan = written_plan.make("a plan", [_placement(FIRST, "n1", ("group", 1))])
-    assert list(written_plan.members(written_plan.render(plan))) == [FIRST.metadata.uid]
-    none = written_plan.make("a plan", [_placement(FIRST, "n1", ("group", 0))])
-    assert written_plan.members(written_plan.render(none)) == {}
+    plan = pod_groups.make("a plan", [_placement(FIRST, "n1", ("group", 1))])
+    assert list(pod_groups.members(pod_groups.render(plan))) == [FIRST.metadata.uid]
+    none = pod_groups.make("a plan", [_placement(FIRST, "n1", ("group", 0))])
+    assert pod_groups.members(pod_groups.render(none)) == {}

@@ -11,7 +11,7 @@ import pytest
 from gpu.request import FractionAsk
 from gpu.translation import Cards
 from scheduler.core.cluster import Cluster
-from scheduler.core.convert.job_owners import job_record
+from scheduler.core.convert.owners import job_record
 from scheduler.core.decide.allowance import Limits
 from scheduler.core.model.plan import Explain, placements
 from scheduler.core.model.settings import Settings, Strategy

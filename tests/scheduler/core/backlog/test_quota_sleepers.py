@@ -8,7 +8,7 @@ from scheduler.core.backlog.quota_sleepers import QuotaSleepers
 from scheduler.core.backlog.shape import ShapeKey
 from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.priority_order import Rank
-from scheduler.core.model.resources import Resources
+from scheduler.core.model.quota import Resources
 from scheduler.core.queues.accounts import Use
 from scheduler.core.queues.tree import Tree
 

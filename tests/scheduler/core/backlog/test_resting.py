@@ -12,7 +12,7 @@ from scheduler.core.backlog.resting import Resting
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.decide import decide
 from tests.scheduler.core.decide.test_holders import making_room
-from tests.scheduler.core.nodes.test_kept_room import intent, place
+from tests.scheduler.core.nodes.test_nominated_usage import intent, place
 from tests.scheduler.core.objects import bound, feed, node, pod, pod_group
 
 _MANY = 20

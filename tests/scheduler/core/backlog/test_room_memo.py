@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from scheduler.core.backlog.room_memo import Refused, RoomMemo
-from scheduler.core.model.room import NoRoom
+from scheduler.core.model.preemption import NoRoom
 
 
 def test_a_need_that_asks_something_else_was_refused_on_another_ground() -> None:

@@ -9,7 +9,7 @@ from scheduler.core.model.plan import Explain, MakeRoom, Plan
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code
 from tests.scheduler.core.decide.test_making import MS, Searches, intents, making
-from tests.scheduler.core.nodes.test_kept_room import running
+from tests.scheduler.core.nodes.test_nominated_usage import running
 from tests.scheduler.core.objects import feed, node, pod, pod_group
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gpu.miglayout import Place, Profile
 from scheduler.core.cluster import Cluster
-from scheduler.core.model.mig_card import MigCard, MigNode, MigSlice
+from scheduler.core.model.mig import MigCard, MigNode, MigSlice
 from scheduler.core.model.plan import Explain
 from tests.scheduler.core.objects import cluster, commit, node
 from wire import names

@@ -7,7 +7,7 @@ import pytest
 from scheduler.core.carving.attempts import Attempts, GpuState, How, Withdraw
 from scheduler.core.carving.choosing import Carve
 from scheduler.core.carving.cutting import CardCut
-from scheduler.core.model.mig_card import MigLayoutAsked, MigNode
+from scheduler.core.model.mig import MigLayoutAsked, MigNode
 from tests.scheduler.core.carving.cards import ONE, TWO, card
 
 CUT = CardCut(uuid="GPU-a", layout=(("2g.20gb", 0),), gone=((ONE, 2),), new=((TWO, 1),), cost=(2, 0, 8))

@@ -11,7 +11,7 @@ from typing_extensions import override
 from scheduler.core.carving.choosing import Chosen, Look
 from scheduler.core.carving.cutting import Cutter
 from scheduler.core.carving.wanting import slice_wants
-from scheduler.core.model.mig_card import MigNode
+from scheduler.core.model.mig import MigNode
 from tests.scheduler.core.carving.cards import ONE, SEVEN, THREE, TWO, card, decided, mig_node, shown
 from tests.scheduler.core.objects import bound, pod, pod_group
 from wire.core import Node

@@ -9,7 +9,7 @@ import pytest
 
 from scheduler.core.carving import cutting
 from scheduler.core.carving.cutting import CardCut, Cutter
-from scheduler.core.model.mig_card import MigCard, MigSlice
+from scheduler.core.model.mig import MigCard, MigSlice
 from tests.scheduler.core.carving.cards import ONE, PROFILES, SEVEN, THREE, TWO, card
 
 

@@ -7,9 +7,9 @@ from collections import Counter
 
 import msgspec
 
-from scheduler.core.claims.attribute_rules import attribute
+from scheduler.core.claims.allocation import attribute
 from scheduler.core.claims.selectors import SelectorFailed
-from scheduler.core.model.device_record import DeviceKind
+from scheduler.core.model.devices import DeviceKind
 from tests.scheduler.core.device_objects import DRIVER
 
 _EQUALS = re.compile(r'device\.attributes\["(?P<domain>[^"]+)"\]\.(?P<name>\w+) == (?P<value>.+)')

@@ -7,10 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.core.claims.allocating import allocate
-from scheduler.core.claims.taken import Taken
-from scheduler.core.model.device_allocation import DeviceRefusal, RefusalCode
-from scheduler.core.model.device_record import Awaited
+from scheduler.core.claims.allocation import allocate
+from scheduler.core.claims.devices_in_use import Taken
+from scheduler.core.model.devices import Awaited, DeviceRefusal, RefusalCode
 from scheduler.core.model.pod_class import Requirement, Term
 from tests.scheduler.core.claims.expressions import attribute_is, model
 from tests.scheduler.core.claims.world import N1, allocated, has, inventory, taken

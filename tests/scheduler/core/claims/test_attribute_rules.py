@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.core.claims.attribute_rules import RulesOfClaim, attribute
-from scheduler.core.model.device_need import AttributeRule
-from scheduler.core.model.device_record import DeviceKind, Value
+from scheduler.core.claims.allocation import RulesOfClaim, attribute
+from scheduler.core.model.device_requests import AttributeRule
+from scheduler.core.model.devices import DeviceKind, Value
 from tests.scheduler.core.device_objects import DRIVER, device, devices
 
 _NUMA = f"{DRIVER}/numa"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.core.claims.backed import backed, claim_to_make
-from scheduler.core.model.extended_resource import ExtendedAsk
+from scheduler.core.claims.extended_resources import backed, claim_to_make
+from scheduler.core.model.device_requests import ExtendedAsk
 
 _GPU, _NIC = "nvidia.com/gpu", "example.com/nic"
 _CLASSES = {_GPU: "gpu", _NIC: "nic"}

@@ -11,7 +11,7 @@ import pytest
 
 from scheduler.core.claims.cel import MISSING, MIXED, compile_selector
 from scheduler.core.claims.selectors import SelectorFailed
-from scheduler.core.model.device_record import DeviceKind
+from scheduler.core.model.devices import DeviceKind
 from tests.scheduler.core.device_objects import DRIVER, device, devices
 
 _ROOT = Path(__file__).parents[4]

@@ -14,7 +14,7 @@ import pytest
 from scheduler.core.claims.cel import CelMatcher, compile_selector, environment
 from scheduler.core.claims.cel_cost import MOST_US, NotBounded, bound, pattern_cost, pattern_size
 from scheduler.core.claims.selectors import SelectorFailed
-from scheduler.core.model.device_record import Capacity, DeviceKind, Value
+from scheduler.core.model.devices import Capacity, DeviceKind, Value
 from tests.whole import seeds
 from verification.hostile import slow_selectors
 

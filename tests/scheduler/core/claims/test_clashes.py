@@ -7,9 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.core.claims.clashes import clashes
-from scheduler.core.claims.taken import Taken
-from scheduler.core.model.device_allocation import DeviceResult
+from scheduler.core.claims.devices_in_use import Taken, clashes
+from scheduler.core.model.devices import DeviceResult
 from tests.scheduler.core.claims.world import has, inventory, taken
 from tests.scheduler.core.device_objects import device, devices
 from wire.quantity import NANO

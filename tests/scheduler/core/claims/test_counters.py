@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler.core.claims.counters import CountersLeft
+from scheduler.core.claims.allocation import CountersLeft
 from scheduler.core.claims.pools import make_pool
 from tests.scheduler.core.claims.world import has, taken
 from tests.scheduler.core.device_objects import DRIVER, device, devices

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from scheduler.core.claims.device_taints import keep_off
-from scheduler.core.model.device_need import DeviceToleration
-from scheduler.core.model.device_record import DeviceTaint
+from scheduler.core.model.device_requests import DeviceToleration
+from scheduler.core.model.devices import DeviceTaint
 
 _ILL = DeviceTaint("ill", "xid", "NoSchedule")
 

@@ -10,8 +10,8 @@ import pytest
 
 from scheduler.core.claims.inventory import Inventory, InventoryView, KeptAnswers, Needs, drop_for, uuid_of
 from scheduler.core.claims.selectors import Asked
-from scheduler.core.model.device_need import DeviceAsk, DeviceNeed, DeviceRequest
-from scheduler.core.model.device_record import PoolId, SliceRecord
+from scheduler.core.model.device_requests import DeviceAsk, DeviceNeed, DeviceRequest
+from scheduler.core.model.devices import PoolId, SliceRecord
 from scheduler.core.model.records import NodeRecord
 from tests.scheduler.core.claims.expressions import Compiler, model
 from tests.scheduler.core.claims.world import inventory

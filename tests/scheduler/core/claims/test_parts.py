@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from scheduler.core.claims.parts import part_of
-from scheduler.core.model.device_record import DeviceKind
+from scheduler.core.claims.requests import part_of
+from scheduler.core.model.devices import DeviceKind
 from tests.scheduler.core.device_objects import device, devices
 from wire.quantity import NANO
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.core.claims.placing import terms_of
-from scheduler.core.model.device_record import DevicePlace
+from scheduler.core.claims.allocation import terms_of
+from scheduler.core.model.devices import DevicePlace
 from scheduler.core.model.pod_class import Requirement, Term
 
 _R1 = Requirement("rack", "In", ("r1",))

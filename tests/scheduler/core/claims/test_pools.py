@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from scheduler.core.claims.pools import Pool, make_pool
-from scheduler.core.model.device_record import SliceRecord
+from scheduler.core.model.devices import SliceRecord
 from tests.scheduler.core.device_objects import DRIVER, device, devices, node
 
 

@@ -17,7 +17,7 @@ from scheduler.core.claims.selectors import (
     named,
     named_by_all,
 )
-from scheduler.core.model.device_record import DeviceKind
+from scheduler.core.model.devices import DeviceKind
 from tests.scheduler.core.claims.expressions import Compiler, model
 from tests.scheduler.core.device_objects import DRIVER, device, devices
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from gpu.request import FractionAsk, MemoryAsk, SharedAsk
 from gpu.share import NANO_PER_DEVICE
-from scheduler.core.claims.shares import claimed_share, is_sharable, share_of
-from scheduler.core.model.device_record import DeviceKind
+from scheduler.core.claims.extended_resources import claimed_share, is_sharable, share_of
+from scheduler.core.model.devices import DeviceKind
 from tests.scheduler.core.claims.world import has, inventory
 from tests.scheduler.core.device_objects import DRIVER, device, devices
 from wire.quantity import NANO

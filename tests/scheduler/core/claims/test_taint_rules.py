@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
+from scheduler.core.claims.device_taints import TaintRules
 from scheduler.core.claims.inventory import Inventory
-from scheduler.core.claims.taint_rules import TaintRules
-from scheduler.core.model.device_allocation import DeviceRefusal, RefusalCode
-from scheduler.core.model.device_record import TaintRuleRecord
+from scheduler.core.model.devices import DeviceRefusal, RefusalCode, TaintRuleRecord
 from scheduler.core.model.records import NodeRecord
 from tests.scheduler.core.claims.expressions import Compiler
 from tests.scheduler.core.claims.world import N1, allocated, inventory

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from scheduler.core.claims.allocating import allocate
+from scheduler.core.claims.allocation import allocate
+from scheduler.core.claims.devices_in_use import Taken
 from scheduler.core.claims.inventory import Inventory
-from scheduler.core.claims.taken import Taken
-from scheduler.core.model.device_allocation import ClaimAllocation, DeviceRefusal, DeviceResult
-from scheduler.core.model.device_need import DeviceNeed
-from scheduler.core.model.device_record import DeviceClassRecord, SliceRecord
+from scheduler.core.model.device_requests import DeviceNeed
+from scheduler.core.model.devices import ClaimAllocation, DeviceClassRecord, DeviceRefusal, DeviceResult, SliceRecord
 from scheduler.core.model.records import NodeRecord
 from tests.scheduler.core.claims.expressions import Compiler
 from tests.scheduler.core.device_objects import DRIVER, device_class, node

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from gpu.handover import PlannedDevice
-from scheduler.core.convert.bind_requests import bind_request_record
+from scheduler.core.convert.pods import bind_request_record
 from scheduler.core.model.records import BindRequestRecord
 from tests.scheduler.core.objects import NANO, bind_request, pod
 

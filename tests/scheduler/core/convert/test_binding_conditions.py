@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.core.convert.binding_conditions import awaited, progress
-from scheduler.core.model.device_record import Awaited
+from scheduler.core.convert.devices import awaited, progress
+from scheduler.core.model.devices import Awaited
 from wire.resource import ResourceClaimStatus
 
 

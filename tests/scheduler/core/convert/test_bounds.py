@@ -11,9 +11,8 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.convert import bounds
 from scheduler.core.filters.pod_terms import TakenByAll
 from scheduler.core.filters.spread import Staying
-from scheduler.core.model.node_pool import NodePool
 from scheduler.core.model.pod_class import AntiTerm, Demand, Requirement
-from scheduler.core.model.settings import Settings
+from scheduler.core.model.settings import NodePool, Settings
 from scheduler.core.model.verdict import Code
 from tests.scheduler.core.convert.reading import read
 from tests.scheduler.core.objects import bound, feed, node, pod

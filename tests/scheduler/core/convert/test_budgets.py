@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.core.convert.budgets import budget_record
+from scheduler.core.convert.selectors import budget_record
 from scheduler.core.filters.pod_terms import takes
 from wire.policy import PodDisruptionBudget
 

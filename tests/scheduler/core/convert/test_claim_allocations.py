@@ -6,10 +6,9 @@ from typing import Any
 
 import msgspec
 
-from scheduler.core.convert.claim_allocations import written
-from scheduler.core.convert.resource_claims import resource_claim_record
-from scheduler.core.model.device_allocation import ClaimAllocation, DeviceResult
-from scheduler.core.model.device_need import DeviceToleration
+from scheduler.core.convert.resource_claims import resource_claim_record, written
+from scheduler.core.model.device_requests import DeviceToleration
+from scheduler.core.model.devices import ClaimAllocation, DeviceResult
 from scheduler.core.model.pod_class import Requirement, Term
 from tests.scheduler.core.device_objects import ask, claim, device_class, ways
 from wire.quantity import NANO

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.core.convert.claim_uses import MOST_CLAIMS, claim_uses
-from scheduler.core.model.claim_use import ResourceClaimUse
+from scheduler.core.convert.constraints import MOST_CLAIMS, claim_uses
+from scheduler.core.model.device_requests import ResourceClaimUse
 from wire.core import Pod
 
 _TEMPLATE = {"name": "own", "resourceClaimTemplateName": "t"}

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.core.convert.controllers import controller_of, controller_uid, identity
+from scheduler.core.convert.owners import controller_of, controller_uid, identity
 from wire.core import ObjectMeta, OwnerReference
 
 OWNER = OwnerReference(api_version="batch/v1", kind="Job", name="j", uid="u", controller=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from scheduler.core.convert.device_classes import device_class_record
+from scheduler.core.convert.devices import device_class_record
 from tests.scheduler.core.device_objects import device_class
 from wire.resource import DeviceClass
 

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.core.convert.device_taint_rules import taint_rule_record
-from scheduler.core.model.device_record import DeviceTaint
+from scheduler.core.convert.devices import taint_rule_record
+from scheduler.core.model.devices import DeviceTaint
 from wire.resource import DeviceTaintRule
 
 _TAINT = {"key": "example.com/ill", "value": "xid", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}

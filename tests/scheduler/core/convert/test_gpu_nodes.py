@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gpu.miglayout import Place, Profile
-from scheduler.core.convert.gpu_nodes import mig_node
-from scheduler.core.model.mig_card import MigCard, MigLayoutAsked, MigSlice
+from scheduler.core.convert.nodes import mig_node
+from scheduler.core.model.mig import MigCard, MigLayoutAsked, MigSlice
 from wire.core import ObjectMeta
 from wire.crds.gpunode import (
     CardHealth,

@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.core.convert.in_tree_volumes import of_pod, of_volume
-from scheduler.core.convert.volumes import volume_record
+from scheduler.core.convert.volumes import attached_as, attached_by_pod, volume_record
 from tests.scheduler.core.objects import pod
 from wire.storage import PersistentVolume
 
@@ -33,7 +32,7 @@ def _volume(labels: dict[str, str] | None = None, **source: Any) -> PersistentVo
 )
 def test_a_gce_disk_is_named_by_its_zone_or_by_the_region_of_its_zones(labels: dict[str, str], place: str) -> None:
     made = _volume(labels, gcePersistentDisk={"pdName": "d"})
-    assert of_volume(made) == (("pd.csi.storage.gke.io", _DISK.format(place)) if place else None)
+    assert attached_as(made) == (("pd.csi.storage.gke.io", _DISK.format(place)) if place else None)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +49,7 @@ def test_a_gce_disk_is_named_by_its_zone_or_by_the_region_of_its_zones(labels: d
 )
 def test_an_ebs_volume_is_named_by_its_id_whatever_zone_is_written_before_it(volume_id: str, handle: str) -> None:
     made = _volume(awsElasticBlockStore={"volumeID": volume_id})
-    assert of_volume(made) == (("ebs.csi.aws.com", handle) if handle else None)
+    assert attached_as(made) == (("ebs.csi.aws.com", handle) if handle else None)
 
 
 @pytest.mark.parametrize(
@@ -65,15 +64,17 @@ def test_an_ebs_volume_is_named_by_its_id_whatever_zone_is_written_before_it(vol
     ],
 )
 def test_others_are_named_as_they_are_written(source: dict[str, Any], expected: tuple[str, str] | None) -> None:
-    assert of_volume(_volume(**source)) == expected
-    assert of_pod(pod(spec={"volumes": [{"name": "v", **source}]})) == ((expected,) if expected else ())
+    assert attached_as(_volume(**source)) == expected
+    assert attached_by_pod(pod(spec={"volumes": [{"name": "v", **source}]})) == ((expected,) if expected else ())
 
 
 def test_a_pod_has_each_volume_once_and_those_of_its_claims_not() -> None:
     gce = {"gcePersistentDisk": {"pdName": "d"}}
     claim = {"persistentVolumeClaim": {"claimName": "c"}}
     volumes = [{"name": name, **source} for name, source in (("a", gce), ("b", gce), ("c", claim))]
-    assert of_pod(pod(spec={"volumes": volumes})) == (("pd.csi.storage.gke.io", _DISK.format("zones/UNSPECIFIED")),)
+    assert attached_by_pod(pod(spec={"volumes": volumes})) == (
+        ("pd.csi.storage.gke.io", _DISK.format("zones/UNSPECIFIED")),
+    )
 
 
 def test_a_record_of_a_volume_has_the_translated_name() -> None:

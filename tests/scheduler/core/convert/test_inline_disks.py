@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from scheduler.core.convert.inline_disks import inline_disks
-from scheduler.core.model.pod_rules import InlineDisk
+from scheduler.core.convert.pod_rules import inline_disks
+from scheduler.core.model.pod_class import InlineDisk
 from tests.scheduler.core.objects import pod
 
 

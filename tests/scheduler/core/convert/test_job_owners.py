@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from scheduler.core.cluster import Cluster
-from scheduler.core.convert.job_owners import job_record
+from scheduler.core.convert.owners import job_record
 from scheduler.core.decide.allowance import Limits
 from scheduler.core.model.plan import Bind, Explain
 from scheduler.core.model.settings import Settings

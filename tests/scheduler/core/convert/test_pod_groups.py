@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from scheduler.core.convert.pod_groups import pod_group_record
-from scheduler.core.model.topology import LevelConstraint
+from scheduler.core.model.records import LevelConstraint
 from tests.scheduler.core.objects import pod_group
 from wire import names
 

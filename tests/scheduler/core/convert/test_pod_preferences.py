@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from scheduler.core.convert.pod_preferences import MOST_PREFERENCES, drawing_terms, image_name, pod_preferences
-from scheduler.core.model.pod_class import AntiTerm, Requirement
-from scheduler.core.model.pod_preferences import PodPreferences, WeightedTerm, Weights
-from scheduler.core.model.pod_rules import Spread
+from scheduler.core.model.pod_class import AntiTerm, PodPreferences, Requirement, Spread, WeightedTerm, Weights
 from tests.scheduler.core.filters.beside import HOST, ZONE, affinity, term
 from tests.scheduler.core.filters.test_spread import spread
 from tests.scheduler.core.objects import pod

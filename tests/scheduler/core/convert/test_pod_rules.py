@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from scheduler.core.convert.pod_rules import host_ports, pod_rules, unreadable
-from scheduler.core.model.pod_class import Requirement
-from scheduler.core.model.pod_rules import HostPort, PodRules, Spread
+from scheduler.core.model.pod_class import HostPort, PodRules, Requirement, Spread
 from tests.scheduler.core.filters.beside import affinity, anti_affinity, term
 from tests.scheduler.core.objects import pod
 

@@ -7,8 +7,7 @@ import msgspec
 import pytest
 
 from scheduler.core.convert.queues import is_preemptible, queue_of, queue_record
-from scheduler.core.model.queue_record import BadField
-from scheduler.core.model.resources import NOTHING, UNLIMITED, WITHOUT_END, Resources
+from scheduler.core.model.quota import NOTHING, UNLIMITED, WITHOUT_END, BadField, Resources
 from wire import names
 from wire.core import ObjectMeta
 from wire.crds.queue import Queue, QueueResource, QueueResources, QueueSpec

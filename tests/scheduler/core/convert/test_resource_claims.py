@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from scheduler.core.convert.resource_claims import resource_claim_record
-from scheduler.core.model.device_allocation import ClaimAllocation, DeviceResult
-from scheduler.core.model.device_need import AttributeRule, DeviceAsk, DeviceRequest, DeviceToleration
+from scheduler.core.model.device_requests import AttributeRule, DeviceAsk, DeviceRequest, DeviceToleration
+from scheduler.core.model.devices import ClaimAllocation, DeviceResult
 from scheduler.core.model.pod_class import Requirement, Term
 from tests.scheduler.core.device_objects import ask, claim, need, ways
 from wire.quantity import NANO

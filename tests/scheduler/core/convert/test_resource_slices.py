@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.core.model.device_record import Awaited, Capacity, DevicePlace, DeviceTaint, Policy, Value
+from scheduler.core.model.devices import Awaited, Capacity, DevicePlace, DeviceTaint, Policy, Value
 from scheduler.core.model.pod_class import Requirement, Term
 from tests.scheduler.core.device_objects import DRIVER, device, devices
 from wire.quantity import NANO

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.core.convert.topologies import MOST_LEVELS, topology_record
-from scheduler.core.model.topology import TopologyLevel
+from scheduler.core.convert.pod_groups import MOST_LEVELS, topology_record
+from scheduler.core.model.records import TopologyLevel
 from tests.scheduler.core.objects import topology
 
 

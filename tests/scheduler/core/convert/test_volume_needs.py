@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from scheduler.core.convert import volume_needs
-from scheduler.core.model.pod_class import Requirement, Term
-from scheduler.core.model.volume_need import VolumeNeed
+from scheduler.core.convert import volumes
+from scheduler.core.model.pod_class import Requirement, Term, VolumeNeed
 from tests.scheduler.core.objects import claim, csi_capacity, csi_driver, free_volume, storage_class
 from wire import names
 
@@ -33,7 +32,7 @@ _GIB = 1 << 30
 )
 def test_a_claim_says_what_it_needs(written: dict[str, Any], expected: dict[str, Any]) -> None:
     plain = {"storage_class": "c", "size_bytes": _GIB, "access_modes": ("ReadWriteOnce",)}
-    assert volume_needs.need(claim("data", **written), "c") == VolumeNeed(**{**plain, **expected})
+    assert volumes.need(claim("data", **written), "c") == VolumeNeed(**{**plain, **expected})
 
 
 @pytest.mark.parametrize(
@@ -46,37 +45,37 @@ def test_a_claim_says_what_it_needs(written: dict[str, Any], expected: dict[str,
     ],
 )
 def test_a_claim_that_nobody_can_read_says_nothing(written: dict[str, Any]) -> None:
-    assert volume_needs.need(claim("data", **written), "c") is None
+    assert volumes.need(claim("data", **written), "c") is None
 
 
 @pytest.mark.parametrize("phase", ["Bound", "Released", "Failed"])
 def test_a_volume_that_is_bound_or_used_up_is_offered_to_nobody(phase: str) -> None:
-    assert volume_needs.offer(free_volume("pv", phase=phase)) is None
+    assert volumes.offer(free_volume("pv", phase=phase)) is None
 
 
 def test_a_volume_whose_size_nobody_can_read_is_offered_to_nobody() -> None:
-    assert volume_needs.offer(free_volume("pv", "much")) is None
+    assert volumes.offer(free_volume("pv", "much")) is None
 
 
 def test_a_volume_that_names_a_claim_is_available_to_no_other() -> None:
     free, named = free_volume("pv"), free_volume("pv", claim_ref={"namespace": "ns", "name": "data", "uid": "u"})
-    assert [(o.is_available, o.claim_uid) for o in map(volume_needs.offer, (free, named)) if o] == [
+    assert [(o.is_available, o.claim_uid) for o in map(volumes.offer, (free, named)) if o] == [
         (True, ""),
         (False, "u"),
     ]
 
 
 def test_a_class_says_for_which_nodes_it_makes_volumes() -> None:
-    assert volume_needs.topologies(storage_class("c", "")) is None
+    assert volumes.topologies(storage_class("c", "")) is None
     zones = {"matchLabelExpressions": [{"key": names.ZONE_LABEL, "values": ["z1", "z2"]}]}
     written = storage_class("c", "", allowedTopologies=[zones, {}])
     zone = Term((Requirement(names.ZONE_LABEL, "In", ("z1", "z2")),), ())
-    assert volume_needs.topologies(written) == (zone, Term((), ()))
+    assert volumes.topologies(written) == (zone, Term((), ()))
 
 
 def test_a_capacity_is_rounded_down_and_what_nobody_can_read_is_not_said() -> None:
-    read = volume_needs.capacity_record(csi_capacity("c", "fast", None, free="2500m", most="much"))
+    read = volumes.capacity_record(csi_capacity("c", "fast", None, free="2500m", most="much"))
     assert (read.topology, read.free_bytes, read.most_bytes, read.key) == (None, 2, None, ("csi", "c"))
-    assert volume_needs.capacity_record(csi_capacity("c", "fast", {})).topology == ()
-    assert volume_needs.driver_record(csi_driver("d")).tells_capacity
-    assert volume_needs.driver_record(csi_driver("d")).key == "d"
+    assert volumes.capacity_record(csi_capacity("c", "fast", {})).topology == ()
+    assert volumes.driver_record(csi_driver("d")).tells_capacity
+    assert volumes.driver_record(csi_driver("d")).key == "d"

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from gpu.handover import PlannedDevice
-from scheduler.core.convert import written_plan
+from scheduler.core.convert import pod_groups
 from scheduler.core.convert.pod_groups import pod_group_record
 from scheduler.core.model.plan import Placement
 from scheduler.core.model.records import PlannedMember
@@ -31,9 +31,9 @@ def test_a_plan_names_its_members(text: str, planned: tuple[str, ...]) -> None:
 def test_a_plan_is_read_as_it_was_written() -> None:
     devices = (PlannedDevice("g1", 5), PlannedDevice("g2", NANO, mem_mib=7))
     placement = Placement(pod_uid="u", namespace="ns", name="p", rv="1", node="n", devices=devices)
-    text = written_plan.render(written_plan.make("x", [placement]))
-    assert written_plan.members(text) == {"u": PlannedMember("n", devices)}
+    text = pod_groups.render(pod_groups.make("x", [placement]))
+    assert pod_groups.members(text) == {"u": PlannedMember("n", devices)}
 
 
 def test_a_plan_that_is_nested_deep_names_nobody() -> None:
-    assert written_plan.members('{"id": "x", "members": {}, "y": ' + "[" * 50_000 + "]" * 50_000 + "}") == {}
+    assert pod_groups.members('{"id": "x", "members": {}, "y": ' + "[" * 50_000 + "]" * 50_000 + "}") == {}

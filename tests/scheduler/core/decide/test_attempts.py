@@ -17,7 +17,7 @@ from scheduler.core.model.plan import Placement
 from scheduler.core.model.priority_order import Rank
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.verdict import Verdict
-from scheduler.core.queues.berths import Berth
+from scheduler.core.queues.reserved_nodes import Berth
 from scheduler.core.snapshot.statement import Statement
 from tests.scheduler.core.filters import beside
 from tests.scheduler.core.objects import cluster, feed, node, pod

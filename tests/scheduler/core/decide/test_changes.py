@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from scheduler.core.backlog.learned import Note, Said, ShapeFailed, ShapeHeldBack
 from scheduler.core.cluster import Cluster
+from scheduler.core.convert.devices import slice_record
 from scheduler.core.convert.nodes import node_record
 from scheduler.core.convert.queues import queue_record
-from scheduler.core.convert.resource_slices import slice_record
 from scheduler.core.decide.as_if import decide_as_if
 from scheduler.core.decide.changes import (
     AnotherAsk,

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from scheduler.core.cluster import Cluster
-from scheduler.core.convert.job_owners import job_record
+from scheduler.core.convert.owners import job_record
 from scheduler.core.convert.selectors import NamespaceRecord
 from scheduler.core.model.plan import Explain, Placement, Plan, placements
 from scheduler.core.model.verdict import Verdict

@@ -9,10 +9,10 @@ import pytest
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Attempt, Bind, Entry, Explain, Gang, GiveUp, Join, Placement, Retire, placements
-from scheduler.core.model.room import Action, Ended, Intent, Place, Victim
+from scheduler.core.model.preemption import Action, Ended, Intent, Place, Victim
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code, Verdict
-from tests.scheduler.core.nodes.test_kept_room import intent, place, running, share
+from tests.scheduler.core.nodes.test_nominated_usage import intent, place, running, share
 from tests.scheduler.core.objects import (
     NANO,
     Fed,

@@ -6,7 +6,7 @@ import pytest
 
 from scheduler.core.backlog.room_memo import Passed, Refused, Stamp
 from scheduler.core.decide.looks import Looks, pause_ns
-from scheduler.core.model.room import NoRoom
+from scheduler.core.model.preemption import NoRoom
 
 S = 1_000_000_000
 _THEN: Stamp = (1,)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from scheduler.core.decide.moves import MovesOfLook
-from scheduler.core.model.room import NoMoves
+from scheduler.core.model.preemption import NoMoves
 from scheduler.core.room.trial import Trial
 from tests.scheduler.core.objects import node, queue
 from tests.scheduler.core.room.scenes import need_of, running, trial_of, waiting

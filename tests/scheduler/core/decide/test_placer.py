@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpu.reservation import group_id
-from scheduler.core.assumed.attempt import State
+from scheduler.core.assumed.attempts import State
 from scheduler.core.model.plan import Alone, Attempt, Bind, Explain, Join, Placement
 from scheduler.core.model.settings import Settings, Strategy
 from scheduler.core.model.verdict import Code

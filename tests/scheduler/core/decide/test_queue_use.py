@@ -11,8 +11,8 @@ from scheduler.core.decide.attempts import Attempts
 from scheduler.core.decide.gangs import whole_gang
 from scheduler.core.model.plan import placements
 from scheduler.core.model.priority_order import order_members
+from scheduler.core.model.quota import Resources
 from scheduler.core.model.records import PodRecord
-from scheduler.core.model.resources import Resources
 from scheduler.core.queues.accounts import Use
 from tests.scheduler.core.objects import NANO, cluster, node, pod, pod_group
 

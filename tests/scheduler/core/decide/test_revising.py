@@ -5,9 +5,9 @@ from __future__ import annotations
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.allowance import Limits
 from scheduler.core.model.plan import GiveUp, Plan, placements
-from scheduler.core.model.room import Ended, Place, RoomFacts
+from scheduler.core.model.preemption import Ended, Place, RoomFacts
 from tests.scheduler.core.decide.test_making import S, Searches, gone, intents, making, take
-from tests.scheduler.core.nodes.test_kept_room import running
+from tests.scheduler.core.nodes.test_nominated_usage import running
 from tests.scheduler.core.objects import bound, feed, node, pod, pod_group
 
 #: The grace period of a pod that says nothing, and what is waited for beside.

@@ -11,8 +11,8 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.decide.allowance import LIMITS, Allowance
 from scheduler.core.decide.attempts import Attempts
 from scheduler.core.decide.room_trial import room_trial
+from scheduler.core.model.preemption import Place
 from scheduler.core.model.priority_order import order_members
-from scheduler.core.model.room import Place
 from scheduler.core.nodes.table import GPUS
 from scheduler.core.room.need import Need
 from scheduler.core.room.trial import Trial

@@ -8,7 +8,7 @@ import pytest
 
 from scheduler.core.decide.search_costs import FURTHER, cost_beside, cost_of_search, cost_of_whole
 from scheduler.core.decide.snapshot import Snapshot
-from scheduler.core.model.room import Bound, Found, Moves, NoMoves, NoRoom
+from scheduler.core.model.preemption import Bound, Found, Moves, NoMoves, NoRoom
 from scheduler.core.room.moving import find_moves
 from scheduler.core.room.search import find_room
 from tests.scheduler.core.objects import cluster, node, pod, pod_group, queue

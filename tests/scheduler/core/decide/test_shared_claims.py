@@ -18,12 +18,11 @@ from scheduler.core.decide.gang_start import started
 from scheduler.core.decide.gang_trying import Start
 from scheduler.core.decide.placer import Placer
 from scheduler.core.decide.shared_claims import SharedClaims, joined
-from scheduler.core.model.device_need import DeviceNeed
+from scheduler.core.model.device_requests import DeviceNeed
 from scheduler.core.model.plan import Plan, Prepare, Retire
-from scheduler.core.model.pod_class import Demand, PodClass
+from scheduler.core.model.pod_class import Demand, PodClass, VolumeNeed
 from scheduler.core.model.priority_order import order_members
 from scheduler.core.model.records import PodRecord
-from scheduler.core.model.volume_need import VolumeNeed
 from tests.scheduler.core.device_objects import device, written_slice
 from tests.scheduler.core.nodes.claiming import GPU, claimed, claiming, offered
 from tests.scheduler.core.nodes.mounting import mounting

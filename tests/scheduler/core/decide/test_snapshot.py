@@ -7,7 +7,7 @@ import pytest
 from scheduler.core.decide.changes import WithoutPods
 from scheduler.core.decide.decide import decide
 from scheduler.core.decide.snapshot import StaleSnapshot
-from scheduler.core.snapshot.supposed import Supposed
+from scheduler.core.snapshot.node_count import Supposed
 from tests.scheduler.core.objects import bound, cluster, feed, node, pod
 
 

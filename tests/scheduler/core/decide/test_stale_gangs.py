@@ -10,12 +10,12 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.decide.as_if import decide_as_if
 from scheduler.core.decide.changes import AnotherMinimum
 from scheduler.core.model.plan import Bind, Evict, MakeRoom, Plan
-from scheduler.core.model.room import Action
+from scheduler.core.model.preemption import Action
 from scheduler.core.model.stale import Stale
 from scheduler.core.model.verdict import SubgroupShort
 from tests.scheduler.core.decide.test_gang_search import members, parts
 from tests.scheduler.core.decide.test_making import Searches, making
-from tests.scheduler.core.nodes.test_kept_room import running
+from tests.scheduler.core.nodes.test_nominated_usage import running
 from tests.scheduler.core.objects import bound, changed, cluster, commit, feed, node, pod, pod_group, reservation
 
 S = 1_000_000_000

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu.request import FractionAsk, SharedAsk
-from scheduler.core.devices.device_pools import Pool
+from scheduler.core.devices.device_fit import Pool
 from scheduler.core.nodes.table import GPUS, Device, Int64s, Table
 from tests.scheduler.core.objects import NANO, cluster, node
 from wire import names

@@ -8,7 +8,7 @@ from itertools import combinations, product
 
 import pytest
 
-from scheduler.core.filters.alignment import admits, aligned, empty, free_of
+from scheduler.core.filters.numa import admits, aligned, empty, free_of
 from scheduler.core.model.numa import AlignedPart, Amounts, NumaAsk, NumaRecord
 from tests.scheduler.core.numa_objects import GPU, RESTRICTED, SINGLE, record
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.core.filters.claim_places import ClaimPlaces, Places
+from scheduler.core.filters.resource_claims import ClaimPlaces, Places
 from scheduler.core.model.pod_class import Constraints, Requirement, Term
 from tests.scheduler.core.device_objects import node
 

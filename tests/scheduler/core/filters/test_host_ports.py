@@ -10,7 +10,7 @@ import pytest
 from typing_extensions import override
 
 from scheduler.core.filters.host_ports import Clashing
-from scheduler.core.model.pod_rules import HostPort
+from scheduler.core.model.pod_class import HostPort
 from tests.scheduler.core.filters.beside import NODES, made, places, reasons, waiting
 from tests.scheduler.core.objects import pod
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.core.model.node_pool import NodePool
-from scheduler.core.model.settings import Settings
+from scheduler.core.model.settings import NodePool, Settings
 from tests.scheduler.core.filters.beside import ZONE, places, reasons
 from tests.scheduler.core.filters.test_spread import spread
 from tests.scheduler.core.objects import cluster, node, pod

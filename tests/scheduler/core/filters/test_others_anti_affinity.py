@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from scheduler.core.decide.allowance import Limits
-from scheduler.core.filters.others_anti_affinity import OthersAntiAffinity
+from scheduler.core.filters.pod_affinity import OthersAntiAffinity
 from tests.scheduler.core.filters.beside import HOST, NODES, anti_affinity, made, places, reasons, term, waiting
 from tests.scheduler.core.objects import cluster, node, pod
 

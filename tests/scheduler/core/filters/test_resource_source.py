@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from scheduler.core.filters.resource_source import ResourceSource, Sources
+from scheduler.core.filters.resource_claims import ResourceSource, Sources
 from scheduler.core.model.pod_class import Constraints, Demand
 from tests.scheduler.core.device_objects import node
 from wire import names

@@ -8,10 +8,9 @@ import pytest
 
 from scheduler.core.convert.pod_groups import pod_group_record
 from scheduler.core.convert.pods import pod_record
-from scheduler.core.model.elsewhere import Elsewhere
-from scheduler.core.model.node_pool import NodePool
 from scheduler.core.model.records import PodGroupRecord, PodRecord
-from scheduler.core.model.settings import Settings
+from scheduler.core.model.seen_pods import Elsewhere
+from scheduler.core.model.settings import NodePool, Settings
 from tests.scheduler.core.objects import changed_group, pod, pod_group
 from wire import names
 

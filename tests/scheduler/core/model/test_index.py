@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler.core.model.index import Membership
+from scheduler.core.model.facts import Membership
 
 _KEYS = [f"key-{number}" for number in range(30)]
 

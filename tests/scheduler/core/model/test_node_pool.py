@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.core.model.node_pool import NodePool, name_of
+from scheduler.core.model.settings import NodePool, name_of
 from wire import names
 
 KEY = names.NODE_POOL_LABEL

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from scheduler.core.model.queue_record import QueueRecord
-from scheduler.core.model.resources import NOTHING, WITHOUT_END
+from scheduler.core.model.quota import NOTHING, WITHOUT_END, QueueRecord
 
 
 def test_a_queue_that_says_nothing_guarantees_nothing_and_limits_nothing() -> None:

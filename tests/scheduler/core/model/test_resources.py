@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from scheduler.core.model.resources import Resources
+from scheduler.core.model.quota import Resources
 
 ONE, TWO = Resources(1, 20, 300), Resources(4, 50, 600)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler.core.convert.resource_claims import resource_claim_record
-from scheduler.core.nodes.allocation_order import AllocationOrder
+from scheduler.core.nodes.resource_claims import AllocationOrder
 from tests.scheduler.core.nodes.claiming import claimed
 
 

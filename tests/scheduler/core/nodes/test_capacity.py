@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.core.cluster import Cluster
-from scheduler.core.nodes.capacity import Capacity
-from tests.scheduler.core.nodes.test_kept_room import running
+from scheduler.core.nodes.ledger import Capacity
+from tests.scheduler.core.nodes.test_nominated_usage import running
 from tests.scheduler.core.objects import NANO, Fed, cluster, feed, node, pod, queue
 from tests.scheduler.core.room.scenes import Scene, device, need_of, sharing, trial_of, waiting
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.core.nodes.changed_nodes import Changes, may_take_more
+from scheduler.core.nodes.ledger import Changes, may_take_more
 from scheduler.core.nodes.table import Device
 from tests.sharing.made import reservation
 

@@ -9,10 +9,10 @@ import pytest
 
 from scheduler.core.convert.pods import pod_record
 from scheduler.core.filters.pod_terms import Labels, takes_pod
-from scheduler.core.model.pod_preferences import Weights
+from scheduler.core.model.pod_class import Weights
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.settings import Settings
-from scheduler.core.nodes.drawing_terms import MOST_TAKING, DrawingTerms
+from scheduler.core.nodes.inter_pod_affinity import MOST_TAKING, DrawingTerms
 from tests.scheduler.core.filters.beside import APP_A, HOST
 from tests.scheduler.core.objects import pod
 from tests.scheduler.core.scores.preferences.scoring import PREFERRED, pods_preferred

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from scheduler.core.nodes.node_names import NOBODY, NodeNames
+from scheduler.core.nodes.pod_places import NOBODY, NodeNames
 
 
 def test_a_name_keeps_its_number_as_long_as_somebody_uses_it() -> None:

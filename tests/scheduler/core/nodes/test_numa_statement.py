@@ -11,7 +11,7 @@ import pytest
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Bind, MakeRoom, Placement, Plan
-from scheduler.core.model.room import RoomFacts
+from scheduler.core.model.preemption import RoomFacts
 from scheduler.core.model.settings import Settings
 from tests.scheduler.core.nodes.mounting import reasons
 from tests.scheduler.core.numa_objects import GPU, report, spec

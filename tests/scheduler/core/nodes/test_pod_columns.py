@@ -14,7 +14,7 @@ from scheduler.core.filters.spread import Staying
 from scheduler.core.model.pod_class import AntiTerm, Requirement
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.settings import Settings
-from scheduler.core.nodes.pod_columns import PodColumns
+from scheduler.core.nodes.pod_places import PodColumns
 from tests.scheduler.core.objects import pod
 
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Unknown")

@@ -11,8 +11,7 @@ from scheduler.core.convert.pods import pod_record
 from scheduler.core.filters.pod_rule import Matcher
 from scheduler.core.filters.pod_terms import Drawing, Labels, Owning
 from scheduler.core.filters.spread import Staying
-from scheduler.core.model.pod_class import AntiTerm, Requirement
-from scheduler.core.model.pod_preferences import WeightedTerm
+from scheduler.core.model.pod_class import AntiTerm, Requirement, WeightedTerm
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.pod_places import PodPlaces

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler.core.nodes.reserved_elsewhere import ReservedElsewhere
+from scheduler.core.nodes.resource_claims import ReservedElsewhere
 
 
 def test_the_first_reservation_is_given_back_at_once_and_later_ones_after_pauses_up_to_ten_minutes() -> None:

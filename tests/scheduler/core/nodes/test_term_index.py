@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from typing_extensions import override
 
 from scheduler.core.model.pod_class import AntiTerm, Requirement
-from scheduler.core.nodes.term_index import TermIndex
+from scheduler.core.nodes.inter_pod_affinity import TermIndex
 
 if TYPE_CHECKING:
     from _collections_abc import dict_items

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.core.model.queue_record import QueueRecord
-from scheduler.core.model.resources import NOTHING, UNLIMITED, WITHOUT_END, Resources
+from scheduler.core.model.quota import NOTHING, UNLIMITED, WITHOUT_END, QueueRecord, Resources
 from scheduler.core.model.verdict import Code, QueueCause, Verdict
 from scheduler.core.queues.accounts import Accounts, Use, accounts
 from scheduler.core.queues.sums import Sum

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.core.model.resources import UNLIMITED
-from scheduler.core.queues.division import Sibling, divide
+from scheduler.core.model.quota import UNLIMITED
+from scheduler.core.queues.fair_share import Sibling, divide
 from tests.scheduler.core.queues import reference
 from tests.scheduler.core.queues.reference import Asker
 

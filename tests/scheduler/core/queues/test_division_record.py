@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler.core.queues.division import Sibling, divide
-from scheduler.core.queues.division_record import DivisionRecord, Step, StepKind
+from scheduler.core.queues.fair_share import DivisionRecord, Sibling, Step, StepKind, divide
 
 UNIT = 10**9
 NO_END = 1 << 60

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from scheduler.core.model.priority_order import Rank
-from scheduler.core.model.queue_record import QueueRecord
-from scheduler.core.model.resources import WITHOUT_END, Resources
+from scheduler.core.model.quota import WITHOUT_END, QueueRecord, Resources
 from scheduler.core.queues.accounts import Accounts, Use, accounts
 from scheduler.core.queues.order import Criterion, QueueOrder
 from scheduler.core.queues.sums import Sum

@@ -4,7 +4,7 @@ from gpu.handover import PlannedDevice
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import placements
 from scheduler.core.model.pod_class import PodClass
-from scheduler.core.model.resources import Resources
+from scheduler.core.model.quota import Resources
 from scheduler.core.nodes.node_usage import Charge
 from scheduler.core.queues.sums import Row, Stage
 from tests.scheduler.core.objects import NANO, bound, changed, cluster, feed, node, pod, queue

@@ -3,9 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.core.model.queue_record import QueueRecord
-from scheduler.core.model.resources import UNLIMITED, Resources
-from scheduler.core.queues.shares import TOP, Divisions, Records, allocatable, fair_shares, use_by_number
+from scheduler.core.model.quota import UNLIMITED, QueueRecord, Resources
+from scheduler.core.queues.fair_share import TOP, Divisions, Records, allocatable, fair_shares, use_by_number
 from scheduler.core.queues.tree import Tree
 from scheduler.core.queues.use_over_time import NOT_COUNTED, UseOverTime
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.core.model.resources import Resources
+from scheduler.core.model.quota import Resources
 from scheduler.core.queues.sums import QueueSums, Row, Stage, Sum, summed, summed_by_group
 
 TWO, FIVE = Resources(gpu_nano=2), Resources(gpu_nano=5)

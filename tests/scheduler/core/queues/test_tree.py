@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from scheduler.core.model.queue_record import BadField, QueueRecord
+from scheduler.core.model.quota import BadField, QueueRecord
 from scheduler.core.model.verdict import Code, QueueCause, Verdict
 from scheduler.core.queues.tree import DEEPEST, Tree, TreeQueue
 

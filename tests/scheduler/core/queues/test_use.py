@@ -6,8 +6,8 @@ from gpu.handover import PlannedDevice
 from gpu.request import FractionAsk
 from scheduler.core.convert.nodes import node_record
 from scheduler.core.convert.pods import pod_record
+from scheduler.core.model.quota import Resources
 from scheduler.core.model.records import NodeRecord, PodGroupRecord, PodRecord
-from scheduler.core.model.resources import Resources
 from scheduler.core.model.settings import Settings
 from scheduler.core.queues import use
 from tests.scheduler.core.model.test_records import HALF, TENTH, said

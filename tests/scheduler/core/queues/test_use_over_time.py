@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.core.model.queue_record import QueueRecord
-from scheduler.core.model.resources import Resources
+from scheduler.core.model.quota import QueueRecord, Resources
 from scheduler.core.queues.cron import parsed
-from scheduler.core.queues.shares import fair_shares, use_by_number
+from scheduler.core.queues.fair_share import fair_shares, use_by_number
 from scheduler.core.queues.tree import Tree
 from scheduler.core.queues.use_over_time import (
     NOT_COUNTED,

@@ -5,7 +5,7 @@ import pytest
 
 from gpu.book import Entry
 from scheduler.core.cluster import Cluster
-from scheduler.core.model.resources import Resources
+from scheduler.core.model.quota import Resources
 from scheduler.core.queues.sums import QueueSums, Row, Stage
 from scheduler.core.queues.vanished import VanishedRows
 from sharing.entries import LEARNS_S, LONGEST_SILENCE_S, VANISHED_MARGIN_S, Evidence, Judgement, judge

@@ -11,7 +11,7 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.model.pod_kind import Kind
 from scheduler.core.model.settings import Settings
 from scheduler.core.report.fragmentation import NodeLeft, node_left
-from scheduler.core.snapshot.supposed import AS_IT_IS
+from scheduler.core.snapshot.node_count import AS_IT_IS
 from tests.scheduler.core.objects import NANO, cluster, node, pod, reservation
 from wire import names
 from wire.core import Pod

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.core.model.node_pool import NodePool
 from scheduler.core.model.pod_kind import Kind
+from scheduler.core.model.settings import NodePool
 from scheduler.core.report.fragmentation import Cause, unusable_nano
 from scheduler.core.report.fragmented_pools import fragmented_pools
 from scheduler.core.report.pool_use import Pool, use_of_pools

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import msgspec
 import pytest
 
+from scheduler.core.model.quota import Resources
 from scheduler.core.model.records import PodRecord
-from scheduler.core.model.resources import Resources
 from scheduler.core.model.verdict import Code, NodeReason, Verdict
 from scheduler.core.queues.sums import Sum
 from scheduler.core.report.group_state import MOST_VERDICTS, GroupState, group_state

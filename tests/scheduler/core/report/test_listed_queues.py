@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.core.convert import written_plan
+from scheduler.core.convert import pod_groups
 from scheduler.core.model.plan import Placement
 from scheduler.core.queues.queues import Queues
 from scheduler.core.report.queue_view import QueueView, queue_views
@@ -51,7 +51,7 @@ def test_a_pod_with_a_place_in_a_written_plan_is_on_its_way() -> None:
     placement = Placement(
         pod_uid=first.uid, namespace="ns", name=first.name, rv=first.resource_version, node="n1", devices=()
     )
-    plan = written_plan.render(written_plan.make("us", [placement]))
+    plan = pod_groups.render(pod_groups.make("us", [placement]))
     group = pod_group("gang", 2, queue="a", annotations={names.PLAN: plan})
     ours = listed(node(), queue("a"), group, *gang).queues
     assert views(ours) == views(decided(node(), queue("a"), group, *gang))

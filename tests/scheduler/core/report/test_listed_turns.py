@@ -8,10 +8,10 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from scheduler.core.convert import written_plan
+from scheduler.core.convert import pod_groups
 from scheduler.core.model.plan import Placement
 from scheduler.core.model.priority_order import Rank
-from scheduler.core.model.resources import Resources
+from scheduler.core.model.quota import Resources
 from scheduler.core.queues.order import Key, QueueOrder
 from scheduler.core.report.listed_turns import Turn, order_of_turns
 from tests.scheduler.core.decide import turns
@@ -134,7 +134,7 @@ def test_a_gang_whose_plan_is_written_has_no_turn() -> None:
         )
         for each in gang
     ]
-    plan = written_plan.render(written_plan.make("us", made))
+    plan = pod_groups.render(pod_groups.make("us", made))
     planned = pod_group("gang", 2, queue="side", annotations={names.PLAN: plan})
     assert lined_up(node("n1"), *TREE, planned, *gang)[-1] == []
     assert len(lined_up(node("n1"), *TREE, pod_group("gang", 2, queue="side"), *gang)[-1]) == 1

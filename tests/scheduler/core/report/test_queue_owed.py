@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.core.model.queue_record import QueueRecord
-from scheduler.core.model.resources import UNLIMITED, Resources
+from scheduler.core.model.quota import UNLIMITED, QueueRecord, Resources
 from scheduler.core.queues.accounts import accounts
 from scheduler.core.queues.sums import Sum
 from scheduler.core.queues.tree import Tree

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.core.model.queue_record import BadField, QueueRecord
-from scheduler.core.model.resources import NOTHING, UNLIMITED, Resources
+from scheduler.core.model.quota import NOTHING, UNLIMITED, BadField, QueueRecord, Resources
 from scheduler.core.model.verdict import Code
 from scheduler.core.queues.accounts import accounts
 from scheduler.core.queues.sums import Sum

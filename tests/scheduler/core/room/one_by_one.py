@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from scheduler.core.model.resources import NOTHING, Resources
+from scheduler.core.model.quota import NOTHING, Resources
 from scheduler.core.queues.accounts import Accounts, Use
 from scheduler.core.queues.order import key
 from scheduler.core.room.budgets import Budgets

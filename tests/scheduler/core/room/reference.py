@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from scheduler.core.model.resources import Resources
-from scheduler.core.model.room import Action
+from scheduler.core.model.preemption import Action
+from scheduler.core.model.quota import Resources
 from scheduler.core.queues.accounts import Use
 from scheduler.core.room.need import Need
 from scheduler.core.room.trial import Trial

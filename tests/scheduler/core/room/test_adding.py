@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.core.model.room import Action, Evicted, Intent, Place, Victim
+from scheduler.core.model.preemption import Action, Evicted, Intent, Place, Victim
 from scheduler.core.room import written, written_hour
 from scheduler.core.room.adding import SHARE, added
 from scheduler.core.room.written import MOST_BYTES, MOST_TIMES, Record, Texts, evictions

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.core.model.resources import Resources
+from scheduler.core.model.quota import Resources
 from scheduler.core.room.bounds import least, reach, reaches_without
 from scheduler.core.room.tenants import tenants
 from tests.scheduler.core.objects import NANO, cluster, node, pod_group, queue, reservation

@@ -9,8 +9,8 @@ import pytest
 from typing_extensions import override
 
 from scheduler.core.model.pod_class import PodClass, Requirement
+from scheduler.core.model.preemption import Budget
 from scheduler.core.model.records import PodRecord
-from scheduler.core.model.room import Budget
 from scheduler.core.room.budgets import Budgets
 
 _WEB = (Requirement("app", "In", ("web",)),)

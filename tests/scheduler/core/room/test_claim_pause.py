@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.core.model.device_need import DeviceNeed
-from scheduler.core.model.extended_resource import Backed
+from scheduler.core.model.device_requests import Backed, DeviceNeed
+from scheduler.core.model.preemption import FailedClaim
 from scheduler.core.model.records import PodRecord
-from scheduler.core.model.room import FailedClaim
 from scheduler.core.nodes.extended_claims import made_uid
 from scheduler.core.room.claim_pause import ends_s, failed_again, next_end_s, paused_until_s
 from tests.scheduler.core.objects import cluster, pod

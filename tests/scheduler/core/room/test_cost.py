@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.core.model.resources import NOTHING, Resources
+from scheduler.core.model.quota import NOTHING, Resources
 from scheduler.core.room.cost import Cost, Pricing
 from scheduler.core.room.units import Resident, residents
 from tests.scheduler.core.objects import NANO, cluster, node, queue

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gpu.request import Ask, ContainerKind, ContainerRef, ContainerRequest, FractionAsk, GpuRequest, WholeAsk
 from gpu.translation import Translation
-from scheduler.core.model.room import Bound, NoRoom
+from scheduler.core.model.preemption import Bound, NoRoom
 from scheduler.core.room.counting import Counting
 from scheduler.core.room.search import find_room
 from scheduler.core.room.slots import slots

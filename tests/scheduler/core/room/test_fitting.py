@@ -9,8 +9,8 @@ import pytest
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.pod_class import Demand
-from scheduler.core.model.room import Moved
-from tests.scheduler.core.nodes.test_kept_room import HALF, intent, place, running, share
+from scheduler.core.model.preemption import Moved
+from tests.scheduler.core.nodes.test_nominated_usage import HALF, intent, place, running, share
 from tests.scheduler.core.objects import Fed, bound, cluster, feed, node, pod, reservation
 
 

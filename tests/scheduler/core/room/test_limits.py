@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.core.model.resources import Resources
+from scheduler.core.model.quota import Resources
 from scheduler.core.room.limits import Limits
 from scheduler.core.room.units import residents
 from tests.scheduler.core.objects import NANO, cluster, node, queue

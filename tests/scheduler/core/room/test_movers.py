@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from scheduler.core.model.room import RoomSettings
+from scheduler.core.model.preemption import RoomSettings
 from scheduler.core.room.movers import Movers
 from tests.scheduler.core.objects import NANO, node, pod_group, queue
 from tests.scheduler.core.room.scenes import device, running, sharing, trial_of

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.core.cluster import Cluster
-from scheduler.core.convert.controllers import identity
-from scheduler.core.model.room import Budget, Evicted, Moves, NoMoves, RoomSettings
+from scheduler.core.convert.owners import identity
+from scheduler.core.model.preemption import Budget, Evicted, Moves, NoMoves, RoomSettings
 from scheduler.core.model.settings import Settings
 from scheduler.core.room.moving import find_moves
 from scheduler.core.room.trial import Trial

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 from gpu.request import FractionAsk
-from scheduler.core.model.resources import NOTHING, Resources
+from scheduler.core.model.quota import NOTHING, Resources
 from scheduler.core.model.steps import ended
 from scheduler.core.nodes.table import CPU, GPUS
 from scheduler.core.queues.tree import TreeQueue

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.core.model.queue_record import QueueRecord
-from scheduler.core.model.resources import WITHOUT_END
-from scheduler.core.model.room import Action, Evicted, Method, RoomSettings
+from scheduler.core.model.preemption import Action, Evicted, Method, RoomSettings
+from scheduler.core.model.quota import WITHOUT_END, QueueRecord
 from scheduler.core.queues.tree import Tree, TreeQueue
 from scheduler.core.room.need import Need
 from scheduler.core.room.protection import delayed_until_s, has_run_at_s, minimum_ns, parting, protected_until_s

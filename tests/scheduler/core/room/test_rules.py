@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.core.model.resources import Resources
-from scheduler.core.model.room import Action, Respect, RoomSettings
+from scheduler.core.model.preemption import Action, Respect, RoomSettings
+from scheduler.core.model.quota import Resources
 from scheduler.core.queues.accounts import Use
 from scheduler.core.room.rules import Rules
 from scheduler.core.room.units import Resident, residents

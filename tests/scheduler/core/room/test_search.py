@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.core.model.room import Action, Bound, Budget, Evicted, Found, Kept, NoRoom, Respect, RoomSettings
+from scheduler.core.model.preemption import Action, Bound, Budget, Evicted, Found, Kept, NoRoom, Respect, RoomSettings
 from scheduler.core.queues.accounts import Use
 from scheduler.core.room.bounds import least
 from scheduler.core.room.budgets import Budgets

@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.core.model.resources import Resources
-from scheduler.core.model.room import Action
+from scheduler.core.model.preemption import Action
+from scheduler.core.model.quota import Resources
 from scheduler.core.queues.accounts import Use
 from scheduler.core.room.budgets import Budgets
 from scheduler.core.room.need import Need

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from scheduler.core.model.resources import Resources
-from scheduler.core.model.room import Action, Budget, Evicted, Kept, KeptPods, RoomSettings
+from scheduler.core.model.preemption import Action, Budget, Evicted, Kept, KeptPods, RoomSettings
+from scheduler.core.model.quota import Resources
 from scheduler.core.queues.accounts import Use
 from scheduler.core.room.budgets import Budgets
 from scheduler.core.room.rules import Rules

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 from scheduler.core.groups.surplus import Surplus
-from scheduler.core.model.room import Kept
+from scheduler.core.model.preemption import Kept
 from scheduler.core.room.units import residents
 from tests.scheduler.core.objects import cluster, ended, node, pod, pod_group, queue, reservation
 from tests.scheduler.core.room.scenes import NOON_S, running, trial_of

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu.handover import PlannedDevice
-from scheduler.core.convert.controllers import identity
+from scheduler.core.convert.owners import identity
 from scheduler.core.model.pod_class import Demand
-from scheduler.core.model.room import Action, Evicted, Intent, Moved, Place, Victim
+from scheduler.core.model.preemption import Action, Evicted, Intent, Moved, Place, Victim
 from scheduler.core.room import written
 from scheduler.core.room.written import MOST_TIMES, Record, Texts, evictions, pods_of, read, without
 from tests.fuzzing import fuzzed

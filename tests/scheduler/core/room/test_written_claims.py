@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.core.model.room import FailedClaim
+from scheduler.core.model.preemption import FailedClaim
 from scheduler.core.room.written_claims import MOST, joined, read, written
 
 UID = "0b9c2f6e-5f0d-4d0e-8c1e-2f6f5a0c7f11"

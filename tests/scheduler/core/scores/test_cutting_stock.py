@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.core.scores.cutting_stock import piece_values
+from scheduler.core.scores.prices import piece_values
 
 
 @pytest.mark.parametrize(

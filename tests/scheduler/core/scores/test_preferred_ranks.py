@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from scheduler.core.decide.placer import Placer
-from scheduler.core.devices.device_pools import NOWHERE
-from scheduler.core.model.pod_preferences import Weights
+from scheduler.core.devices.device_fit import NOWHERE
+from scheduler.core.model.pod_class import Weights
 from scheduler.core.scores.preferences.preferred import preferred_of
 from scheduler.core.scores.ranking import Ranking
 from scheduler.core.snapshot.statement import Statement

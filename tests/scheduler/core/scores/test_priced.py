@@ -11,14 +11,13 @@ import pytest
 from gpu.request import FractionAsk, MemoryAsk
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.placer import Placer
-from scheduler.core.devices.device_pools import pools_of
+from scheduler.core.devices.device_fit import pools_of
 from scheduler.core.model.plan import Alone
 from scheduler.core.model.pod_class import Demand
 from scheduler.core.model.settings import Settings, Strategy
 from scheduler.core.scores.priced import Priced
-from scheduler.core.scores.prices import PROPORTIONAL, Prices, prices_of
+from scheduler.core.scores.prices import PROPORTIONAL, Prices, Typical, prices_of
 from scheduler.core.scores.score import KEY_END, Look, Wanted
-from scheduler.core.scores.typical import Typical
 from tests.scheduler.core.objects import NANO, bound, feed, node, pod, reservation
 
 _BY_PRICES = Settings(gpu_strategy=Strategy.PRICED, cpu_strategy=Strategy.PRICED)

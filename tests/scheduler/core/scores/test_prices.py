@@ -7,8 +7,7 @@ import pytest
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.pod_kind import LEAST_PODS
 from scheduler.core.model.settings import Settings
-from scheduler.core.scores.prices import MOST_SIZES, PROPORTIONAL, Prices, prices_of
-from scheduler.core.scores.typical import Typical
+from scheduler.core.scores.prices import MOST_SIZES, PROPORTIONAL, Prices, Typical, prices_of
 from tests.scheduler.core.objects import NANO, feed, node
 
 _USUAL = Typical(pods=100, gpu_milli=100_000, cpu_milli=400_000, mem_mib=100 * 8_192)

@@ -9,7 +9,7 @@ import pytest
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.pod_kind import Kind
 from scheduler.core.model.settings import Settings, Strategy
-from scheduler.core.scores.typical import ARRIVAL, MOST_KINDS, Arrivals, moved_percent, typical_of
+from scheduler.core.scores.prices import ARRIVAL, MOST_KINDS, Arrivals, moved_percent, typical_of
 from tests.scheduler.core.objects import bound, feed, node, pod
 
 _HALF = Kind(1, 500, 2_000, 4_096)

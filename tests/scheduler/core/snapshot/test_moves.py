@@ -5,7 +5,7 @@ from __future__ import annotations
 from scheduler.core.filters.spread import Staying
 from scheduler.core.model.pod_class import Requirement
 from scheduler.core.model.records import PodRecord
-from scheduler.core.snapshot.moves import Moves
+from scheduler.core.snapshot.pod_counts import Moves
 from tests.scheduler.core.filters.beside import made, running
 
 

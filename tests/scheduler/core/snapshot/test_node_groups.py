@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from scheduler.core.filters.pod_rule import NO_DOMAIN, Domains
-from scheduler.core.snapshot.node_groups import NodeGroups, coarse
+from scheduler.core.snapshot.pod_counts import NodeGroups, coarse
 
 
 def _domains(rng: random.Random, nodes: int, count: int) -> Domains:

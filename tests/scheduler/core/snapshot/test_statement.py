@@ -16,7 +16,7 @@ from scheduler.core.decide.placer import Placer
 from scheduler.core.model.plan import Placement
 from scheduler.core.nodes.table import GPUS, Table
 from scheduler.core.snapshot.statement import Statement
-from tests.scheduler.core.nodes.test_kept_room import intent, place, running
+from tests.scheduler.core.nodes.test_nominated_usage import intent, place, running
 from tests.scheduler.core.objects import NANO, bound, changed, claim, cluster, csi_node, node, pod, reservation, volume
 from tests.scheduler.core.stories.test_slices import SLICE, asking, cut, single
 from tests.whole import examples

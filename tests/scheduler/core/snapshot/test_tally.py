@@ -11,8 +11,7 @@ from scheduler.core.filters.pod_rule import NO_DOMAIN
 from scheduler.core.filters.pod_terms import TakenByAll
 from scheduler.core.model.pod_class import AntiTerm
 from scheduler.core.model.records import PodRecord
-from scheduler.core.snapshot.moves import Moves
-from scheduler.core.snapshot.tally import Tally
+from scheduler.core.snapshot.pod_counts import Moves, Tally
 from tests.scheduler.core.filters.beside import made, running
 
 _ALL = TakenByAll((AntiTerm("", selector=(), namespaces=frozenset(("ns",))),), unknown=False)

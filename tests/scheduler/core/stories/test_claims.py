@@ -10,14 +10,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from scheduler.core.claims.allocating import allocate
-from scheduler.core.claims.attribute_rules import attribute
+from scheduler.core.claims.allocation import allocate, attribute
+from scheduler.core.claims.devices_in_use import Taken
 from scheduler.core.claims.inventory import Inventory
 from scheduler.core.claims.pools import Pool
-from scheduler.core.claims.taken import Taken
-from scheduler.core.model.device_allocation import ClaimAllocation, DeviceRefusal, DeviceResult, RefusalCode
-from scheduler.core.model.device_need import DeviceAsk, DeviceNeed
-from scheduler.core.model.device_record import DeviceRecord
+from scheduler.core.model.device_requests import DeviceAsk, DeviceNeed
+from scheduler.core.model.devices import ClaimAllocation, DeviceRecord, DeviceRefusal, DeviceResult, RefusalCode
 from tests.scheduler.core.claims.expressions import Compiler, attribute_is, model
 from tests.scheduler.core.claims.world import N1, has, inventory
 from tests.scheduler.core.device_objects import DRIVER, ask, device, device_class, devices, need, ways

@@ -9,9 +9,8 @@ import pytest
 
 from gpu.charged import Charged
 from scheduler.core.cluster import Cluster
-from scheduler.core.model.node_pool import NodePool
 from scheduler.core.model.plan import placements
-from scheduler.core.model.settings import Settings
+from scheduler.core.model.settings import NodePool, Settings
 from tests.scheduler.core.objects import (
     NANO,
     bind_request,

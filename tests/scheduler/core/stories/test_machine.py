@@ -22,7 +22,7 @@ from scheduler.core.decide.allowance import LIMITS, Limits
 from scheduler.core.decide.decide import decide
 from scheduler.core.decide.placer import Placer
 from scheduler.core.model.plan import Alone, Entry, Explain, Gang, Placement, Plan, placements
-from scheduler.core.model.resources import DIMENSIONS
+from scheduler.core.model.quota import DIMENSIONS
 from scheduler.core.model.verdict import Reasons
 from scheduler.core.queues.accounts import Accounts
 from simulator.minimums import Minimums

@@ -16,8 +16,8 @@ import pytest
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert import volumes
-from scheduler.core.convert.job_owners import job_record
 from scheduler.core.convert.nodes import node_record
+from scheduler.core.convert.owners import job_record
 from scheduler.core.convert.selectors import NamespaceRecord
 from scheduler.core.decide.allowance import LIMITS, Limits
 from scheduler.core.model.facts import Facts

@@ -12,10 +12,10 @@ from typing_extensions import override
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import MakeRoom
+from scheduler.core.model.preemption import Action, Ended, Intent
 from scheduler.core.model.priority_order import Rank
-from scheduler.core.model.room import Action, Ended, Intent
 from scheduler.core.model.settings import Settings, Strategy
-from scheduler.core.queues.berths import Berth, Berths
+from scheduler.core.queues.reserved_nodes import Berth, Berths
 from tests.scheduler.core.objects import feed, node, pod, pod_group, queue
 from tests.scheduler.core.stories.test_room import Shell, of, running, waiting
 from tests.whole import seeds

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from scheduler.core.cluster import Cluster
-from scheduler.core.convert.topologies import topology_record
+from scheduler.core.convert.pod_groups import topology_record
 from scheduler.core.decide.place_bounds import place_bounds
 from scheduler.core.model.plan import Explain, Plan, Retire, placements
 from scheduler.core.model.verdict import Code, DomainRoom, TopologyCause, Verdict

@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 from scheduler.core.cluster import Cluster
-from scheduler.core.convert.written_plan import GangPlan, render
-from scheduler.core.model.node_pool import NodePool
+from scheduler.core.convert.pod_groups import GangPlan, render
 from scheduler.core.model.plan import Explain, Gang, placements
+from scheduler.core.model.quota import NOTHING
 from scheduler.core.model.records import PlannedMember
-from scheduler.core.model.resources import NOTHING
-from scheduler.core.model.settings import Settings
+from scheduler.core.model.settings import NodePool, Settings
 from tests.scheduler.core.filters.beside import ZONE, affinity, anti_affinity, places, term
 from tests.scheduler.core.objects import (
     bind_request,

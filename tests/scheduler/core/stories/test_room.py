@@ -24,7 +24,7 @@ from scheduler.core.model.plan import (
     Plan,
     Retire,
 )
-from scheduler.core.model.room import Action, Budget, Ended, Intent, RoomFacts, RoomSettings
+from scheduler.core.model.preemption import Action, Budget, Ended, Intent, RoomFacts, RoomSettings
 from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.table import GPUS
 from tests.scheduler.core.objects import NANO, Fed, bound, changed, feed, node, pod, pod_group, queue, reservation

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from scheduler.core.model.room import Ended
+from scheduler.core.model.preemption import Ended
 from tests.scheduler.core.objects import feed, node, pod_group, queue, topology
 from tests.scheduler.core.stories.test_room import Shell, running, waiting
 from tests.whole import seeds

@@ -16,7 +16,7 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.decide.decide import Decision, decide
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.plan import MakeRoom, Plan
-from scheduler.core.model.room import Intent
+from scheduler.core.model.preemption import Intent
 from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.table import Int64s
 from tests.scheduler.core.objects import bound, changed, feed, node, pod, pod_group, queue

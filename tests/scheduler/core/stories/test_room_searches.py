@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.core.cluster import Cluster
-from scheduler.core.model.room import Action, Found, NoRoom
+from scheduler.core.model.preemption import Action, Found, NoRoom
 from scheduler.core.room.search import find_room
 from tests.scheduler.core.objects import cluster, feed, next_rv, node, pod_group, queue
 from tests.scheduler.core.room.reference import Reference

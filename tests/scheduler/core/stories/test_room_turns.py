@@ -17,7 +17,7 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.decide.allowance import Limits
 from scheduler.core.decide.needed import gang_need
 from scheduler.core.model.plan import placements
-from scheduler.core.model.room import Action, Found, NoRoom
+from scheduler.core.model.preemption import Action, Found, NoRoom
 from scheduler.core.model.settings import Settings
 from scheduler.core.room.need import Need
 from scheduler.core.room.trial import Trial

@@ -11,7 +11,7 @@ import pytest
 
 from gpu.claimedshare import ClaimedShare
 from scheduler.core.cluster import Cluster
-from scheduler.core.model.claim_choice import ClaimChoice
+from scheduler.core.model.devices import ClaimChoice
 from scheduler.core.model.plan import Attempt, Bind, Plan, Prepare
 from scheduler.core.model.verdict import Code
 from scheduler.core.nodes.extended_claims import claim_name

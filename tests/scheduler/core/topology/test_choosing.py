@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from scheduler.core.convert.nodes import node_record
-from scheduler.core.topology.choosing import Part, Slots
-from scheduler.core.topology.tree import Domain, Tree, tree_of
+from scheduler.core.topology.topologies import Domain, Part, Slots, Tree, tree_of
 from tests.scheduler.core.objects import node
 from tests.scheduler.core.topology import worlds
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from scheduler.core.convert.topologies import topology_record
-from scheduler.core.model.topology import LevelConstraint
+from scheduler.core.convert.pod_groups import topology_record
+from scheduler.core.model.records import LevelConstraint
 from scheduler.core.topology.topologies import Topologies
 from tests.scheduler.core.objects import cluster, feed, node, topology
 

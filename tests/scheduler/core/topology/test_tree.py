@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from scheduler.core.convert.nodes import node_record
-from scheduler.core.topology.tree import ROOT, Domain, tree_of
+from scheduler.core.topology.topologies import ROOT, Domain, tree_of
 from tests.scheduler.core.objects import node
 from tests.scheduler.core.topology import worlds
 

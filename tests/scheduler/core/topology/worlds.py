@@ -9,7 +9,7 @@ import numpy as np
 from scheduler.core.convert.nodes import node_record
 from scheduler.core.model.records import NodeRecord
 from scheduler.core.nodes.table import Int64s
-from scheduler.core.topology.tree import Tree, tree_of
+from scheduler.core.topology.topologies import Tree, tree_of
 from tests.scheduler.core.objects import node
 
 LABELS = ("zone", "rack", "host")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler.core.model.room import Action, Intent, Place, Victim
+from scheduler.core.model.preemption import Action, Intent, Place, Victim
 from scheduler.core.model.verdict import Code
 from scheduler.core.what_if.explanation import explained
 from tests.scheduler.core.objects import NANO, bind_request, cluster, node, pod, queue

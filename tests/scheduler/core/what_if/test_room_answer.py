@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from scheduler.core.model.room import Found, Kept, NoRoom
+from scheduler.core.model.preemption import Found, Kept, NoRoom
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.steps import ended
 from scheduler.core.what_if.room_answer import room_answer, with_residents

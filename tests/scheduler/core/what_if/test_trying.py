@@ -10,7 +10,7 @@ import pytest
 
 from scheduler.core.convert.nodes import node_record
 from scheduler.core.decide.changes import AnotherNode, Change, WithoutPods
-from scheduler.core.model.room import Action, NoRoom
+from scheduler.core.model.preemption import Action, NoRoom
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code
 from scheduler.core.room.need import Need

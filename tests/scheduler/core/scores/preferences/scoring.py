@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from scheduler.core.decide.placer import Placer
-from scheduler.core.model.pod_preferences import Weights
+from scheduler.core.model.pod_class import Weights
 from scheduler.core.model.settings import Settings
 from scheduler.core.scores.preferences.preferred import preferred_of
 from tests.scheduler.core.filters.beside import APP_A, NODES, waiting

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.core.model.pod_preferences import Weights
+from scheduler.core.model.pod_class import Weights
 from tests.scheduler.core.objects import node
 from tests.scheduler.core.scores.preferences.scoring import scores, with_images
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from scheduler.core.decide.placer import Placer
-from scheduler.core.model.pod_preferences import Weights
+from scheduler.core.model.pod_class import Weights
 from scheduler.core.model.settings import Settings, Strategy
 from scheduler.core.nodes.table import Int64s
 from scheduler.core.scores.preferences.preferred import Preferred, preferred_of

@@ -1,0 +1,257 @@
+"""Attempts to bind pods, from any first one until the pod is bound or gone: our own commits under way.
+
+One record a pod. An attempt of ours is asked (DIRECT), held, handed over (AT_BINDER) or taken back (TAKEN_BACK). It has
+departed when nobody speaks of it any more and it may still come. When it has landed, that is, its pod is seen bound,
+nothing is left. Commits are charged from ``begin`` on, until the pod is seen bound or gone, or they are withdrawn.
+
+The first share on a device makes the device known. A further share on a known device needs no binder: three writes
+instead of five (protocol.md, Writes). So while the first share is at the binder, further ones are charged and held
+here; when it has landed, well or badly, or takes too long, they are decided on again.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Container, Iterable, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from scheduler.core.assumed.backoff import Setback
+from scheduler.core.model.facts import Membership
+from scheduler.core.model.plan import Placement
+from scheduler.core.model.pod_class import Demand
+from scheduler.core.model.records import BindRequestRecord
+from scheduler.core.nodes.node_usage import Charge
+
+
+class State(enum.Enum):
+    """Where a commit is."""
+
+    #: The scheduler writes the Binding itself: a pod alone, a share that joins known devices, a member of a gang.
+    DIRECT = "direct"
+    #: Handed over to the binder, which makes its devices known.
+    AT_BINDER = "at the binder"
+    #: Written nowhere: it waits for a device that another one makes known.
+    HELD = "held"
+    #: Its claims are being bound: nothing is written for the pod itself.
+    PREPARING = "preparing"
+    #: The binder is asked to give it up.
+    TAKEN_BACK = "taken back"
+
+
+#: What is written for a pod in these states can't come late, for nothing is.
+UNWRITTEN: Final = frozenset({State.HELD, State.PREPARING})
+
+
+class Flight(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """One commit. ``settled``: the write was answered well, the API has yet to show it."""
+
+    placement: Placement
+    state: State
+    charge: Charge
+    settled: bool = False
+
+    def waits_for(self, groups: Container[str]) -> bool:
+        """Whether it is a share alone, not taken back yet, on a device of one of these groups."""
+        may_move = self.state in {State.AT_BINDER, State.HELD}
+        return may_move and any(device.group in groups for device in self.placement.devices)
+
+
+class PodAttempts(msgspec.Struct, frozen=True, kw_only=True):
+    """One pod's. ``own``: our commit that is under way; ``next_number``: of the next one.
+
+    ``departed``: what departed, ours or another's, as the hand-over that it is or may become; it may be there beside a
+    commit of ours whose BindRequest is gone before its end is known. ``opens``: groups whose devices the pod makes
+    known. ``awaits``: groups of which it waits for one. ``setback``: what went wrong so far; it outlives each attempt.
+    """
+
+    next_number: int = 0
+    own: Flight | None = None
+    departed: BindRequestRecord | None = None
+    opens: tuple[str, ...] = ()
+    awaits: tuple[str, ...] = ()
+    setback: Setback | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it says nothing."""
+        return not (self.next_number or self.own or self.departed or self.opens or self.awaits or self.setback)
+
+
+#: Of a pod that was never tried.
+NONE_YET: Final = PodAttempts()
+
+
+class AttemptTable:
+    """By pod UID. A record that says nothing is none."""
+
+    __slots__ = ("_departed", "_departed_at", "_of_pod", "_own_at")
+
+    def __init__(self) -> None:
+        self._of_pod: dict[str, PodAttempts] = {}
+        self._own_at: Membership[str] = Membership()
+        self._departed_at: Membership[str] = Membership()
+        #: Pods with something that departed, on nodes that are known and others.
+        self._departed: dict[str, None] = {}
+
+    def of(self, uid: str) -> PodAttempts:
+        """What is known of this pod's attempts."""
+        return self._of_pod.get(uid, NONE_YET)
+
+    def change(self, uid: str, **fields: Any) -> None:
+        """Give these fields of a pod's record other values."""
+        record = msgspec.structs.replace(self.of(uid), **fields)
+        if record.is_empty:
+            self._of_pod.pop(uid, None)
+        else:
+            self._of_pod[uid] = record
+        if "own" in fields:
+            self._own_at.move(uid, record.own.placement.node if record.own is not None else "")
+        if "departed" in fields:
+            self._departed_at.move(uid, record.departed.node if record.departed is not None else "")
+            if record.departed is None:
+                self._departed.pop(uid, None)
+            else:
+                self._departed[uid] = None
+
+    def own(self) -> tuple[Flight, ...]:
+        """All our commits, by pod UID."""
+        found = (self._of_pod[uid].own for uid in sorted(self._own_at.everybody()))
+        return tuple(own for own in found if own is not None)
+
+    def own_at(self, node: str) -> Iterator[Flight]:
+        """Our commits that are under way to a node."""
+        found = (self._of_pod[uid].own for uid in self._own_at.at(node))
+        return (own for own in found if own is not None)
+
+    def departed(self) -> tuple[BindRequestRecord, ...]:
+        """All that departed, by pod UID."""
+        found = (self._of_pod[uid].departed for uid in sorted(self._departed))
+        return tuple(departed for departed in found if departed is not None)
+
+    def departed_at(self, node: str) -> Iterator[BindRequestRecord]:
+        """What departed for a node."""
+        found = (self._of_pod[uid].departed for uid in self._departed_at.at(node))
+        return (departed for departed in found if departed is not None)
+
+
+class Openings:
+    """Who opens which group, and who waits for it: of the records of attempts, by group."""
+
+    __slots__ = ("_attempts", "_awaited_by", "_opener")
+
+    def __init__(self, attempts: AttemptTable) -> None:
+        self._attempts = attempts
+        #: Group -> the pod that opens it.
+        self._opener: dict[str, str] = {}
+        #: Group -> pods that wait.
+        self._awaited_by: dict[str, dict[str, None]] = {}
+
+    def open(self, uid: str, groups: Iterable[str]) -> None:
+        """A first share is on its way. Who opens a group first is its opener."""
+        opened = tuple(group for group in groups if group not in self._opener)
+        self._attempts.change(uid, opens=opened)
+        self._opener.update(dict.fromkeys(opened, uid))
+
+    def is_opening(self, group: str) -> bool:
+        """Whether the device of a group is about to be known."""
+        return group in self._opener
+
+    def hold(self, uid: str, groups: Iterable[str]) -> None:
+        """A further share waits until one of these groups, all of them opening, is known or given up."""
+        awaited = tuple(groups)
+        self._attempts.change(uid, awaits=awaited)
+        for group in awaited:
+            self._awaited_by.setdefault(group, {})[uid] = None
+
+    def landed(self, uid: str) -> list[str]:
+        """This pod is on its way no more, or too long; returns those that waited for the groups it was to open."""
+        # Itself it waits no more: what it does next must not end with an opening that it once waited for.
+        known = self._attempts.of(uid)
+        if not (known.opens or known.awaits):
+            return []
+        self._attempts.change(uid, opens=(), awaits=())
+        for group in known.awaits:
+            self._awaited_by.get(group, {}).pop(uid, None)
+        freed: dict[str, None] = {}
+        for group in known.opens:
+            del self._opener[group]
+            freed.update(self._awaited_by.pop(group, {}))
+        return list(freed)
+
+
+class Flights:
+    """Commits, one a pod. ``changed`` is called with every node whose charges change, ``touched`` with the pod."""
+
+    __slots__ = ("_attempts", "_changed", "_touched", "openings")
+
+    def __init__(
+        self, attempts: AttemptTable, *, changed: Callable[[str], None], touched: Callable[[str], None]
+    ) -> None:
+        self._attempts = attempts
+        self._changed = changed
+        self._touched = touched
+        self.openings = Openings(attempts)
+
+    def begin(self, placement: Placement, state: State, demand: Demand) -> None:
+        """Charge a placement; one of the same pod that was under way is replaced."""
+        uid = placement.pod_uid
+        self.land(uid)
+        charge = Charge(
+            pod_uid=uid,
+            node=placement.node,
+            demand=demand,
+            devices=placement.devices,
+            charged=placement.charged,
+        )
+        own = Flight(placement=placement, state=state, charge=charge)
+        self._attempts.change(uid, own=own, next_number=placement.number + 1)
+        self._touched(uid)
+        self._changed(placement.node)
+
+    def settle(self, uid: str, *, attempt: int) -> None:
+        """Note that the write was answered well, if it is still this attempt that is under way."""
+        if (own := self._numbered(uid, attempt)) is not None:
+            self._attempts.change(uid, own=msgspec.structs.replace(own, settled=True))
+
+    def release(self, uid: str, *, attempt: int) -> None:
+        """Give back what this attempt held; a newer one stays charged."""
+        if self._numbered(uid, attempt) is not None:
+            self.land(uid)
+
+    def _numbered(self, uid: str, attempt: int) -> Flight | None:
+        own = self.get(uid)
+        return own if own is not None and own.placement.number == attempt else None
+
+    def land(self, uid: str) -> None:
+        """The pod's fate is seen: an attempt of it counts no more."""
+        own = self.get(uid)
+        if own is not None:
+            self._attempts.change(uid, own=None)
+            self._touched(uid)
+            self._changed(own.charge.node)
+            self.give_up_opening(uid)
+
+    def give_up_opening(self, uid: str) -> bool:
+        """Let those go that wait for this pod to make a device known; return whether there were any."""
+        held = self.openings.landed(uid)
+        for waiting in held:
+            self.land(waiting)
+        return bool(held)
+
+    def move_on(self, uid: str) -> None:
+        """Let a share that is held go; one at the binder is being taken back from now on."""
+        own = self.get(uid)
+        if own is not None and own.state is State.HELD:
+            self.land(uid)
+        elif own is not None:
+            self._attempts.change(uid, own=msgspec.structs.replace(own, state=State.TAKEN_BACK))
+
+    def get(self, uid: str) -> Flight | None:
+        """The commit of this pod."""
+        return self._attempts.of(uid).own
+
+    def charges_at(self, node: str) -> list[Charge]:
+        """What is under way to a node."""
+        return [own.charge for own in self._attempts.own_at(node)]

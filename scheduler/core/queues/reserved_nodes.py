@@ -1,0 +1,124 @@
+"""Reserved nodes: overtaking has an end, as a group that has waited longer than its queue's patience gets a *berth*.
+
+A berth is a set of nodes that its holder fits on once what runs there has ended. Until then no group of the same queue
+that comes after the holder is placed there, nor one of another queue that has its quota. A group whose end is known may
+be placed there if it ends before the berth is expected to be free.
+
+The rules as functions of values; the folder ``decide`` applies them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from scheduler.core.model.pod_class import PodClass
+from scheduler.core.model.priority_order import Rank
+from scheduler.core.model.quota import Resources
+from scheduler.core.queues.accounts import Account
+from scheduler.core.queues.tree import Tree, TreeQueue
+
+_S: Final = 1_000_000_000
+#: ``Berth.free_s`` where the end of something on its nodes is not known.
+UNKNOWN: Final = 0
+
+
+class Berth(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Nodes that are kept for one group, its holder. Times in seconds since the epoch.
+
+    ``queue``: name of the leaf in the tree. ``namespace``, ``name``: of the PodGroup, of the pod where it is alone.
+    ``since_s``: since when it waits. ``gpus``: GPUs and MIG slices of the nodes. ``free_s``: when the last pod there
+    ends.
+    """
+
+    queue: str
+    rank: Rank
+    namespace: str
+    name: str
+    is_gang: bool
+    since_s: int
+    nodes: tuple[str, ...]
+    gpus: int
+    free_s: int = UNKNOWN
+
+    @property
+    def uid(self) -> str:
+        """Of the PodGroup, or of the pod."""
+        return self.rank.uid
+
+    def keeps_off(self, *, queue: str, rank: Rank, is_starved: bool, end_s: int) -> bool:
+        """Whether a group may not be placed on its nodes. ``end_s``: when that group ends, UNKNOWN if nobody knows."""
+        if rank.uid == self.uid:
+            return False
+        if (rank < self.rank) if queue == self.queue else is_starved:
+            return False
+        return UNKNOWN in {end_s, self.free_s} or end_s > self.free_s
+
+
+class Refused(msgspec.Struct, frozen=True, gc=False):
+    """A group that found no berth at ``at_ns``, by what the answer depended on.
+
+    ``is_passed``: nor would it have, had nobody else one. Others of its queue come before it until it is tried again.
+    """
+
+    at_ns: int
+    stamp: tuple[object, ...]
+    is_passed: bool = False
+
+
+class Berths(msgspec.Struct, frozen=True):
+    """All berths, and what is remembered of the last look for more. ``next_ns``: when to look next, if nothing happens.
+
+    ``refused``: by UID of the group.
+    """
+
+    of: tuple[Berth, ...] = ()
+    looked_ns: int | None = None
+    stamp: tuple[object, ...] = ()
+    refused: Mapping[str, Refused] = {}
+    next_ns: int | None = None
+
+
+def patience_ns(tree: Tree, queue: TreeQueue, default_ns: int) -> int:
+    """How long a group of a leaf waits: as the queue says, or the nearest one above it that says something."""
+    said = (tree.queues[number].record.patience_ns for number in queue.path)
+    return next((each for each in said if each is not None), default_ns)
+
+
+def ends_of_patience_s(since_s: int, patience_ns: int) -> int:
+    """When a group has waited that long, in whole seconds."""
+    return since_s - (-patience_ns // _S)
+
+
+def is_starved(account: Account, queue: TreeQueue, use: Resources) -> bool:
+    """Whether a queue stays within its quota with that use: nodes that are kept for others are not kept from it."""
+    kept = account.kept.plus(use)
+    return all(amount <= quota for amount, quota in zip(kept, queue.record.quota, strict=True))
+
+
+def is_entitled(account: Account, use: Resources, *, behind: Resources) -> bool:
+    """Whether a queue is within its fair share with a group. ``behind``: what it uses for groups that come after it.
+
+    Those have overtaken the group: they are no reason to make it wait. Dimensions that it does not ask don't count.
+    """
+    return all(
+        not asked or kept - after + asked <= fair
+        for asked, kept, after, fair in zip(use, account.kept, behind, account.fair, strict=True)
+    )
+
+
+def end_s(classes: Iterable[PodClass], begun_s: int, *, is_own: bool) -> int:
+    """When the last of these pods ends at the latest, if all begin then; UNKNOWN if nobody knows of one of them.
+
+    Only its kubelet ends a pod in time, so what a pod says of itself counts for its own queue only: else any user could
+    have a place on what is kept for others. ``is_own``: the berth is of the same queue.
+    """
+    runtimes = [_runtime_s(cls, is_own=is_own) for cls in classes]
+    return begun_s + max(runtimes) if runtimes and all(runtimes) else UNKNOWN
+
+
+def _runtime_s(cls: PodClass, *, is_own: bool) -> int:
+    known = [each for each in (cls.deadline_s, cls.max_runtime_s if is_own else 0) if each]
+    return min(known, default=0)

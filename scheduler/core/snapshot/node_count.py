@@ -1,0 +1,114 @@
+"""Counting nodes from all that is known of them, or as they would be if a decision had its way.
+
+A decision supposes of a node the pods that it places there and evicts, idle devices that it gives back, and intents
+whose charge it has taken off to place their holders. ``differences`` is a recount of all nodes from all records,
+without the indexes that the ledger is kept by (invariant S12).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Set
+from typing import Final, TypeVar
+
+import msgspec
+
+from gpu.book import Book
+from gpu.reservation import Reservation
+from scheduler.core.assumed.commits import Commits
+from scheduler.core.model.records import NodeRecord
+from scheduler.core.model.seen_pods import Pods
+from scheduler.core.model.settings import Settings
+from scheduler.core.nodes.ledger import Ledger
+from scheduler.core.nodes.node_usage import Charge, Occupancy, occupancy
+from scheduler.core.nodes.nominated_usage import KeptRoom, count_kept
+
+
+class Supposed(msgspec.Struct, frozen=True):
+    """``evicted``: UIDs of pods. ``retired``: groups whose reservations are on their way out.
+
+    ``lifted``: ids of intents that charge nothing.
+    """
+
+    placed: tuple[Charge, ...] = ()
+    evicted: Set[str] = frozenset()
+    retired: Set[str] = frozenset()
+    lifted: Set[str] = frozenset()
+
+    @property
+    def only_evicts(self) -> bool:
+        """Whether it is nothing but that pods go."""
+        return bool(self.evicted) and not (self.placed or self.retired or self.lifted)
+
+    def reservation(self, held: Reservation) -> Reservation:
+        """A reservation as it would be."""
+        gone = held.group in self.retired
+        if held.book is not None and not self.evicted.isdisjoint(held.book.entries):
+            left = {uid: entry for uid, entry in held.book.entries.items() if uid not in self.evicted}
+            held = msgspec.structs.replace(held, book=Book(left))
+        return msgspec.structs.replace(held, deleting=True) if gone else held
+
+    def charges(self, under_way: Iterable[Charge]) -> Iterable[Charge]:
+        """What would be under way."""
+        return (*(charge for charge in under_way if charge.pod_uid not in self.evicted), *self.placed)
+
+    def kept(self, rooms: Iterable[KeptRoom]) -> list[KeptRoom]:
+        """What intents would keep."""
+        return [room for room in rooms if room.intent_id not in self.lifted]
+
+
+#: Nothing is supposed.
+AS_IT_IS: Final = Supposed()
+
+
+def count_node(
+    node: NodeRecord | None,
+    name: str,
+    *,
+    pods: Pods,
+    commits: Commits,
+    settings: Settings,
+    supposed: Supposed = AS_IT_IS,
+) -> Occupancy:
+    """Count what is used of a node. ``node``: its record; None where it is not known."""
+    bound = [pod for pod in pods.bound_to(name) if pod.uid not in supposed.evicted]
+    used = occupancy(
+        node,
+        pods=bound,
+        reservations=map(supposed.reservation, pods.reserved_on(name)),
+        charges=supposed.charges(commits.charges_at(name)),
+        settings=settings,
+    )
+    kept = supposed.kept(commits.intents.kept_at(name))
+    return count_kept(used, kept, pods=bound, node=node, settings=settings)
+
+
+T = TypeVar("T")
+
+
+def differences(
+    ledger: Ledger, nodes: Mapping[str, NodeRecord], *, pods: Pods, commits: Commits, settings: Settings
+) -> list[str]:
+    """Say where the ledger differs from what is known of nodes and pods."""
+    problems: list[str] = []
+    if ledger.row_of.keys() != nodes.keys():
+        problems.append(f"the ledger has nodes {sorted(ledger.row_of)}, known are {sorted(nodes)}")
+    if pods.unbound.keys() != {uid for uid, pod in pods.records.items() if not (pod.node or pod.is_elsewhere)}:
+        problems.append("the pods kept as unbound are not those without a node that are decided on here")
+    bound = _by_node((pod.node, pod) for pod in pods.records.values())
+    reserved = _by_node((r.node, r) for r in pods.reservations.values())
+    charges = _by_node((charge.node, charge) for charge in commits.all_charges())
+    kept = _by_node(commits.intents.all_kept())
+    for name, node in sorted(nodes.items()):
+        here = bound.get(name, ())
+        reservations, under_way = reserved.get(name, ()), charges.get(name, ())
+        used = occupancy(node, pods=here, reservations=reservations, charges=under_way, settings=settings)
+        count_kept(used, kept.get(name, ()), pods=here, node=node, settings=settings)
+        problems += ledger.differences(name, used)
+    return problems
+
+
+def _by_node(pairs: Iterable[tuple[str, T]]) -> dict[str, list[T]]:
+    found: dict[str, list[T]] = {}
+    for node, item in pairs:
+        found.setdefault(node, []).append(item)
+    return found
