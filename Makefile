@@ -164,7 +164,7 @@ simulate-record: $(READY)
 	$(BIN)/python -m verification.hostilerun $(if $(SCRIPT),--script $(SCRIPT),--seed $(SEED) $(if $(FAULTS),--faults $(FAULTS)))
 
 enumerate: $(READY)
-	MOORAGE_ENUMERATE=1 $(BIN)/pytest -n $(WORKERS) tests/simulation/test_every_write.py tests/scheduler/room/test_struck.py $(ARGS)
+	MOORAGE_ENUMERATE=1 $(BIN)/pytest -n $(WORKERS) tests/simulation/test_every_write.py tests/scheduler/preemption/test_struck.py $(ARGS)
 
 # The exit code says whether everything held.
 SEED ?= 1

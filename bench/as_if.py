@@ -19,7 +19,6 @@ import msgspec
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert.nodes import node_record
 from scheduler.core.convert.queues import queue_record
-from scheduler.core.decide.as_if import decide_as_if
 from scheduler.core.decide.changes import (
     AnotherAsk,
     AnotherMinimum,
@@ -31,6 +30,7 @@ from scheduler.core.decide.changes import (
     OnlyThese,
     WithoutPods,
 )
+from scheduler.core.decide.decide import decide_as_if
 from scheduler.core.model.settings import Settings
 from tests.scheduler.core.objects import feed, node, pod, pod_group, queue
 from wire import names

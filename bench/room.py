@@ -44,19 +44,19 @@ from gpu import book as books
 from gpu.book import Book, Entry
 from gpu.grant import DeviceGrant, Grant
 from gpu.share import NANO_PER_DEVICE
-from scheduler.core.backlog.notes import Notes
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert import queues
 from scheduler.core.decide.allowance import LIMITS, Allowance
 from scheduler.core.decide.attempts import Attempts
-from scheduler.core.decide.room_trial import room_trial
+from scheduler.core.decide.preemption_trial import room_trial
 from scheduler.core.model.plan import Bind, Explain, GiveUp, MakeRoom, Plan
 from scheduler.core.model.preemption import Found
 from scheduler.core.model.priority_order import order_members
 from scheduler.core.model.settings import Settings
-from scheduler.core.room.need import Need
-from scheduler.core.room.search import find_room
-from scheduler.core.room.trial import Trial
+from scheduler.core.preemption.need import Need
+from scheduler.core.preemption.search import find_room
+from scheduler.core.preemption.trial import Trial
+from scheduler.core.scheduling_queue.effects import Notes
 from wire import names
 from wire.core import Pod
 from wire.crds.podgroup import PodGroup

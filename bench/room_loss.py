@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from scheduler.core.model.preemption import Action, Found
-from scheduler.core.room.cost import Pricing
-from scheduler.core.room.search import find_room
-from tests.scheduler.core.room.reference import Reference
-from tests.scheduler.core.room.scenes import Scene, need_of, trial_of
+from scheduler.core.preemption.search import find_room
+from scheduler.core.preemption.victim_units import Pricing
+from tests.scheduler.core.preemption.reference import Reference
+from tests.scheduler.core.preemption.scenes import Scene, need_of, trial_of
 
 
 def ratios(seed: int, units: int) -> Iterator[Fraction]:

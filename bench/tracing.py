@@ -28,7 +28,7 @@ from cli.tracing.exporting import Exporting
 from kube.client.clock import SystemClock
 from kube.telemetry.tracing import Tracer
 from scheduler.core.model.plan import Placement
-from scheduler.telemetry.tracing import Traced as SchedulerTraces
+from scheduler.telemetry.traces import Traced as SchedulerTraces
 from sharing.attempt import Attempt
 from sharing.outcome import BoundTold, JoinedAs, Outcome, RequestDropped, Verified
 from sharing.state import Action, DropRequest, Join, TellBound, Verify

@@ -110,8 +110,8 @@ def _print(view: msgspec.Struct, tables: Callable[[], Sequence[Sheet]], unread: 
 def show_queue(divided: Divided, name: str, output: str) -> None:
     """Print the explanation of a queue, for the scheduler of its node pool. Raises BadInput for one not there."""
     from cli.queueing import telling  # noqa: PLC0415 - of queues
+    from scheduler.conditions.messages import told  # noqa: PLC0415 - of queues
     from scheduler.core.report.queue_explanation import explanation  # noqa: PLC0415 - of queues
-    from scheduler.status.reasons import told  # noqa: PLC0415 - of queues
 
     listed = divided.of_queue(name)
     explained = None if listed is None else explanation(listed, name, lambda verdict: told(verdict).message)
@@ -153,7 +153,7 @@ def _show_whole(whole: Whole, output: str) -> None:
 def _show_node(known: Known, arguments: argparse.Namespace, _: int) -> None:
     from cli.explaining import nodes  # noqa: PLC0415 - of nodes
     from cli.queueing.counting import NOW_NS  # noqa: PLC0415 - of pods and nodes
-    from scheduler.core.what_if.node_explanation import node_explained  # noqa: PLC0415 - of nodes
+    from scheduler.core.what_if.explanation import node_explained  # noqa: PLC0415 - of nodes
 
     explained = node_explained(known.snapshot, arguments.names[0], NOW_NS)
     if explained is None:

@@ -123,8 +123,8 @@ async def _labelled(api: Api, seen: Inspection, labels: str) -> Inspection:
 
 def queues_seen(divided: Divided, wanted: Sequence[str]) -> Inspection:
     """All queues, each as the scheduler of its node pool counts it, or these. Raises BadInput for one not there."""
+    from scheduler.conditions.messages import told  # noqa: PLC0415 - of queues
     from scheduler.core.report.queue_view import queue_views  # noqa: PLC0415 - of queues
-    from scheduler.status.reasons import told  # noqa: PLC0415 - of queues
 
     of_pools = [listed.queues for listed in divided.of.values()]
     views = [

@@ -24,12 +24,12 @@ from gpu.dialects import nvfractions
 from gpu.dialects.settings import DialectSettings
 from gpu.refusal import Refusal
 from gpu.translation import Translation
+from scheduler.conditions.messages import told
 from scheduler.core.convert import constraints, gang_kinds, owners, volumes
 from scheduler.core.convert.pods import pod_record, without_group
 from scheduler.core.model.records import ClaimUse
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code, Verdict
-from scheduler.status.reasons import told
 from wire import names
 from wire.core import Job, ObjectMeta, OwnerReference, Pod
 from workloads.core import telling

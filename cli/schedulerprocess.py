@@ -27,7 +27,7 @@ from scheduler.app import Scheduler
 from scheduler.core.model.preemption import RoomSettings
 from scheduler.core.model.settings import NodePool, Settings, own_name
 from scheduler.core.queues.use_over_time import UsePeriod
-from scheduler.report.inspecting import Inspected, Inspecting
+from scheduler.report.inspect_api import Inspected, Inspecting
 from scheduler.settings import (
     CarvingSettings,
     InspectSettings,

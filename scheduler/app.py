@@ -23,43 +23,34 @@ from kube.lead.replica import Followed, Follower
 from kube.lead.secondary import Kind, Secondary
 from kube.telemetry.tracing import Tracer
 from kube.watch.reflector import Reflector
-from scheduler.autoscale.scaling import Scaling
-from scheduler.carving.carving import Carving
+from scheduler.autoscale.scaling_pods import Scaling
+from scheduler.background.loops import Answering, JoiningNodes, Pricing, Recounting
+from scheduler.background.queue_use import AskedUse, QueueUse
+from scheduler.background.stale_gangs import Releasing
+from scheduler.commit.bind_requests import HandedOver
 from scheduler.commit.direct import Direct
 from scheduler.commit.gangs import Gangs
-from scheduler.commit.handed import HandedOver
+from scheduler.conditions.enforcement import CapsInPlace, Enforcing
+from scheduler.conditions.events import ClashingClaims, Remarking
+from scheduler.conditions.pod_scheduled import Status
+from scheduler.conditions.status_writers import PodGroupStatuses, QueueStatuses
+from scheduler.conditions.suggestions import Suggesting
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Explain
 from scheduler.core.scores.registry import SCORES
 from scheduler.cycle import Cycle
-from scheduler.report.standing import Standing
-from scheduler.room.evicting import Evictor
-from scheduler.room.making import MakingRoom
+from scheduler.mig_partitioning.partitioner import Partitioner
+from scheduler.preemption.evictor import Evictor
+from scheduler.preemption.preemption import MakingRoom
+from scheduler.report.state import Standing
 from scheduler.settings import SchedulerSettings
-from scheduler.status.caps_in_place import CapsInPlace
-from scheduler.status.clashing_claims import ClashingClaims
-from scheduler.status.enforcing import Enforcing
-from scheduler.status.group_status import PodGroupStatuses
-from scheduler.status.queue_status import QueueStatuses
-from scheduler.status.remarking import Remarking
-from scheduler.status.suggesting import Suggesting
-from scheduler.status.waiting import Status
-from scheduler.telemetry.observing import Observer, Unobserved
-from scheduler.telemetry.traces import Traces, Untraced
-from scheduler.telemetry.tracing import Traced
-from scheduler.upkeep.answering import Answering
-from scheduler.upkeep.joining_nodes import JoiningNodes
-from scheduler.upkeep.ledger_audit import Recounting
-from scheduler.upkeep.pricing import Pricing
-from scheduler.upkeep.queue_use import QueueUse
-from scheduler.upkeep.queue_use_asked import AskedUse
-from scheduler.upkeep.stale_gangs import Releasing
-from scheduler.watch.budget_labels import BudgetLabels
+from scheduler.telemetry.observer import Observer, Unobserved
+from scheduler.telemetry.traces import Traced, Traces, Untraced
 from scheduler.watch.cache import Cache
-from scheduler.watch.kueue_topologies import KueueTopologies
-from scheduler.watch.node_uses import NodeUses
+from scheduler.watch.listed import BudgetLabels, KueueTopologies
+from scheduler.watch.node_agents import NodeUses
+from scheduler.watch.secondary import budgets, numa_nodes, secondary, taint_rules
 from scheduler.watch.sinks import NodeSink, PodGroupSink, PodSink, RequestSink
-from scheduler.watch.watched import budgets, numa_nodes, secondary, taint_rules
 from wire.crds.gpunode import GpuNode
 
 
@@ -106,7 +97,9 @@ class Scheduler(Follower):
         self.cache = cache = Cache(decided, traces=self._traces)
         of = _Means(api, cache, settings=settings, clock=clock, rng=rng, events=events, observer=self._observer)
         self._scaling = _scaling(of)
-        self._carving = None if settings.carving is None else Carving(api, cache, settings=settings.carving, rng=rng)
+        self._carving = (
+            None if settings.carving is None else Partitioner(api, cache, settings=settings.carving, rng=rng)
+        )
         is_fed = self._carving is not None
         #: What agents report of use; None: nobody follows it.
         self.uses = NodeUses(api, rng=rng, is_fed=is_fed) if settings.follows_use else None

@@ -1,12 +1,14 @@
 """The cycle: something changed, a few milliseconds pass, one decision is made, and its entries are sent on their way.
 
 Driven by events, not by a timer: when nothing changes nothing happens, and the plan itself says when time alone will
-change the answer.
+change the answer. While changes keep coming the batching window is longer: one decision on many of them costs much less
+than one on each, so decisions take a bounded part of the process's time.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
@@ -19,12 +21,11 @@ from kube.client.clock import monotonic_ns
 from kube.client.errors import ApiError, Conflict, NotFound
 from kube.client.resources import PODS
 from kube.telemetry.logevents import LogEvent, about
-from scheduler.commit import handing
+from scheduler.commit.bind_requests import HandedOver, NotHanded, create_request, request_manifest
+from scheduler.commit.claim_binding import Preparing
+from scheduler.commit.claim_release import LeavingClaims
 from scheduler.commit.direct import Direct
 from scheduler.commit.gangs import Gangs
-from scheduler.commit.handed import HandedOver
-from scheduler.commit.leaving_claims import LeavingClaims
-from scheduler.commit.preparing import Preparing
 from scheduler.core.assumed.attempts import State
 from scheduler.core.model.plan import (
     Attempt,
@@ -42,10 +43,31 @@ from scheduler.core.model.plan import (
     Retire,
     Withdraw,
 )
-from scheduler.gathering import Gathering
 from scheduler.settings import SchedulerSettings
-from scheduler.telemetry.observing import Observer, Stage
+from scheduler.telemetry.observer import Observer, Stage
 from scheduler.watch.cache import Cache
+
+#: The next decision comes no sooner than this many times the time that one took,
+TIMES: Final = 3
+#: and at most this long, after its end.
+MOST_S: Final = 0.1
+
+
+class BatchingWindow:
+    """``least_s``: from the first change to the decision. Times are the event loop's."""
+
+    def __init__(self, least_s: float) -> None:
+        self._least_s = least_s
+        self._rests_until = -math.inf
+
+    def decided(self, began_s: float, ended_s: float) -> None:
+        """Note when a decision was made that left no work to the next one."""
+        self._rests_until = ended_s + min(TIMES * (ended_s - began_s), MOST_S)
+
+    def left_s(self, now_s: float) -> float:
+        """How long to wait for what comes with a change that came now."""
+        return max(self._least_s, self._rests_until - now_s)
+
 
 T = TypeVar("T")
 
@@ -91,7 +113,7 @@ class Cycle:
         self._explain = explain
         self._settings = settings
         self._observer = observer
-        self._gathering = Gathering(settings.gather_s)
+        self._gathering = BatchingWindow(settings.gather_s)
         #: Reservations (UIDs) whose removal is under way.
         self._retiring: set[str] = set()
         #: Pods (UIDs) whose BindRequest is asked for and not answered yet.
@@ -329,10 +351,10 @@ class Cycle:
         began_s = anyio.current_time()
         self._asking.add(placement.pod_uid)
         try:
-            request = await handing.create(
-                self._api, handing.manifest(placement, pod.cls.request, pool=self._settings.decisions.pool)
+            request = await create_request(
+                self._api, request_manifest(placement, pod.cls.request, pool=self._settings.decisions.pool)
             )
-        except handing.NotHanded as error:
+        except NotHanded as error:
             self._cache.cluster.commits.failed(placement.pod_uid, "", f"Refused: {error}", now_ns=monotonic_ns())
             self._cache.cluster.commits.release(placement.pod_uid, attempt=placement.number)
             self._cache.wake.set()

@@ -82,7 +82,7 @@ class UseSource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PricingSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """When prices are made again (scheduler/upkeep/pricing.py). Times in seconds of the event loop's clock.
+    """When prices are made again (scheduler/background/loops.py). Times in seconds of the event loop's clock.
 
     Every ``every_s``; and if the mix of pods has moved by ``moved_percent`` since, which is looked at every ``look_s``.
     What came before counts half after each ``half_life_s``. ``in_thread``: beside the event loop, for
@@ -115,7 +115,7 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     here: NumPy, for ``--help``).
     ``prepare_s``: pods that start together wait so long for their claims to be bound, then they back off (KAI's time).
     ``evictions_per_s``: of all kinds together; twice as many at once after a pause. ``settle_s``: so long a node that
-    came from another node pool takes nobody (scheduler/upkeep/joining_nodes.py).
+    came from another node pool takes nobody (scheduler/background/loops.py).
     ``queue_use``: which use of queues over time counts in their fair shares; None: none. ``use_source``: who knows it;
     None: the scheduler counts. ``pricing``: for the strategy ``priced``. ``follows_use``: pods are told of limits that
     agents of nodes have seen, and explanations name idle shares.

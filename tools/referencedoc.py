@@ -16,10 +16,10 @@ from typing import Any, Final, NamedTuple
 
 from admission.objects.texts import TEXTS
 from nodeagent.core.xids import CATALOGUE, EXCEPTIONS, Cure, Xid, counts, cure_of
-from scheduler.status import advice
-from scheduler.status.anchors import anchor
-from scheduler.status.reasons import KIND_WORDS
-from scheduler.status.suggestion_texts import KEPT_WORDS
+from scheduler.conditions import advice
+from scheduler.conditions.advice import anchor
+from scheduler.conditions.messages import KIND_WORDS
+from scheduler.conditions.suggestion_messages import KEPT_WORDS
 from wire.crds.definition import Definition
 from wire.crds.render import DEFINITIONS
 from workloads.core.case import Kind, Makes, Name, Top

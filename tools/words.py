@@ -23,7 +23,7 @@ HELD: Final = (
     "README.md",
     "cli/metrics/declared.py",
     "helm/moorage/alerts/moorage.yaml",
-    "scheduler/status/reasons.py",
+    "scheduler/conditions/messages.py",
     "simulator/taskorder.py",
     "tests/durations.py",
     "tools/navigation.py",

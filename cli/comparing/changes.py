@@ -7,10 +7,9 @@ from typing import Final
 
 from cli.refusing import BadInput
 from scheduler.core.decide.changes import AnotherNode, AnotherQueue, Change, Cordoned, Drained, WithoutPods
-from scheduler.core.what_if import written
-from scheduler.core.what_if.edit import Edit, NotPossible
-from scheduler.core.what_if.endings import Ended
-from scheduler.core.what_if.subject import Subject
+from scheduler.core.what_if.edit_text import read_edit
+from scheduler.core.what_if.edits import Edit, NotPossible, Subject
+from scheduler.core.what_if.node_changes import Ended
 from simulator.settling.shell import Shell
 
 #: No group asks: the cluster is changed.
@@ -26,7 +25,7 @@ def read(texts: Sequence[str]) -> list[Edit]:
     found = []
     for text in texts:
         try:
-            edit = written.read(text)
+            edit = read_edit(text)
         except NotPossible as error:
             raise BadInput(f"--what-if {error}") from error
         if edit.is_own or (isinstance(edit, Ended) and not edit.namespace):

@@ -11,9 +11,9 @@ import msgspec
 
 from cli.comparing.ended import Ended, PodEnd
 from cli.explaining.views import EditView
-from scheduler.core.report.queue_state import QueueState
+from scheduler.conditions.advice import link
 from scheduler.core.report.queue_view import Amounts, amounts
-from scheduler.status.anchors import link
+from scheduler.core.report.state import QueueState
 
 #: Of a pod that waits and was told nothing yet: it is on its way, or an eviction for it is.
 UNTOLD: Final = "NotDecided"

@@ -15,8 +15,8 @@ from scheduler.core.model.records import PodRecord
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.queues.use import queue_of
-from scheduler.core.report.queue_state import QueueState, queue_states
-from scheduler.core.what_if.edit import Edit
+from scheduler.core.report.state import QueueState, queue_states
+from scheduler.core.what_if.edits import Edit
 from simulator.settling.rest import Rest, settle
 from simulator.settling.shell import Shell
 

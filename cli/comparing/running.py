@@ -30,8 +30,8 @@ from cli.snapshots import saved
 from cli.snapshots.saved import MOST_BYTES, Refused, Saved
 from cli.writing import write
 from kube.client.errors import ApiError
-from scheduler.core.what_if.edit import Edit
-from scheduler.status.suggestion_texts import edit_text
+from scheduler.conditions.suggestion_messages import edit_text
+from scheduler.core.what_if.edits import Edit
 
 _STRATEGY: Final = "strategy"
 #: The setting that a snapshot may know.

@@ -22,7 +22,7 @@ from cli.explaining.rights import Rights
 from cli.explaining.supposing import Whole
 from cli.remembering import Remembered
 from kube.client.errors import ApiError
-from scheduler.core.what_if.written import MOST_CHARACTERS
+from scheduler.core.what_if.edit_text import MOST_CHARACTERS
 
 _log: Final = logging.getLogger(__name__)
 

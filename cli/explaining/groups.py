@@ -20,17 +20,22 @@ from cli.explaining.views import (
 )
 from cli.inspection.sheets import Cell, Sheet
 from cli.queueing.texts import amount, named
+from scheduler.conditions.advice import link
+from scheduler.conditions.messages import node_reason_text, told
+from scheduler.conditions.suggestion_messages import (
+    BOUND_WORDS,
+    KEPT_WORDS,
+    below_minimum_text,
+    edit_text,
+    suggestion_text,
+    time_text,
+)
 from scheduler.core.model.preemption import Bound, Found, NoRoom
 from scheduler.core.model.quota import DIMENSIONS
-from scheduler.core.what_if.below_minimum import BelowMinimum
-from scheduler.core.what_if.edit import Edit
-from scheduler.core.what_if.explanation import Explained, Standing
+from scheduler.core.what_if.edits import Edit
+from scheduler.core.what_if.explanation import BelowMinimum, Explained, Standing
 from scheduler.core.what_if.known_ends import Wait
-from scheduler.core.what_if.suggest import Suggestion
-from scheduler.status.anchors import link
-from scheduler.status.below_minimum_text import below_minimum_text
-from scheduler.status.reasons import node_reason_text, told
-from scheduler.status.suggestion_texts import BOUND_WORDS, KEPT_WORDS, edit_text, suggestion_text, time_text
+from scheduler.core.what_if.suggestions import Suggestion
 
 #: Victims that a table has.
 _MOST_VICTIMS: Final = 20

@@ -8,9 +8,9 @@ import msgspec
 
 from cli.explaining.views import NodeExplanation, ReasonView
 from cli.inspection.sheets import Cell, Sheet
-from scheduler.core.what_if.node_explanation import NodeExplained
-from scheduler.status.anchors import link
-from scheduler.status.reasons import node_reason_text
+from scheduler.conditions.advice import link
+from scheduler.conditions.messages import node_reason_text
+from scheduler.core.what_if.explanation import NodeExplained
 
 
 class Whole(msgspec.Struct, frozen=True):

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from cli.explaining.views import GroupView, IntentView, RoomView, VictimView
-from scheduler.core.what_if.edit import Edit
-from scheduler.core.what_if.endings import Ended
+from scheduler.core.what_if.edits import Edit
 from scheduler.core.what_if.known_ends import Wait
-from scheduler.core.what_if.suggest import Suggestion
+from scheduler.core.what_if.node_changes import Ended
+from scheduler.core.what_if.suggestions import Suggestion
 
 _ANOTHER = "another group"
 

@@ -28,7 +28,7 @@ from kube.client.api import Api
 from kube.lead.replica import Replica
 from kube.serving import running
 from scheduler.app import Scheduler
-from scheduler.watch.node_uses import NodeUses
+from scheduler.watch.node_agents import NodeUses
 
 _log: Final = logging.getLogger(__name__)
 

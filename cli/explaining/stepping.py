@@ -20,13 +20,11 @@ from scheduler.core.decide.allowance import Limits
 from scheduler.core.decide.changes import UnknownObject
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.steps import Steps
-from scheduler.core.what_if import explanation, written
-from scheduler.core.what_if import subject as subjects
-from scheduler.core.what_if.asking import Pause, Question
-from scheduler.core.what_if.edit import Edit, Family, NotPossible
-from scheduler.core.what_if.subject import Subject
-from scheduler.core.what_if.suggest import MOST, Search, Suggestion, searching
-from scheduler.core.what_if.trying import Trying
+from scheduler.core.what_if import explanation
+from scheduler.core.what_if.edit_text import read_edit
+from scheduler.core.what_if.edits import Edit, Family, NotPossible, Subject, subject_of_group, subject_of_pod
+from scheduler.core.what_if.suggestions import MOST, Search, Suggestion, searching
+from scheduler.core.what_if.trials import Pause, Question, Trying
 
 #: A try does not tell others again why they wait.
 _LIMITS: Final = Limits(retold=0)
@@ -182,7 +180,7 @@ class Explaining:
     def _read(self) -> tuple[Snapshot, Subject | None]:
         """The cluster as it is supposed to be, and the group; None: it is not there. Raises NotPossible."""
         asked, snapshot = self._asked, self._state.snapshot()
-        find = subjects.of_pod if asked.kind == POD else subjects.of_group
+        find = subject_of_pod if asked.kind == POD else subject_of_group
         subject = find(snapshot, asked.namespace, asked.name)
         return (snapshot, None) if subject is None else supposing.after(snapshot, subject, self._edits)
 
@@ -198,7 +196,7 @@ class Explaining:
 def _edits(asked: Asked) -> list[Edit]:
     """Read the changes that are supposed. Raises Unanswered."""
     try:
-        edits = [written.read(text) for text in asked.supposed]
+        edits = [read_edit(text) for text in asked.supposed]
     except NotPossible as error:
         raise Unanswered(400, f"--what-if {error}") from error
     if not asked.sees_others and any(edit.family is Family.ENDED for edit in edits):

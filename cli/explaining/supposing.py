@@ -15,14 +15,12 @@ from cli.queueing.counting import NOW_NS, Known
 from cli.refusing import BadInput
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.steps import ended
-from scheduler.core.what_if import explanation, written
-from scheduler.core.what_if import subject as subjects
-from scheduler.core.what_if.edit import Edit, NotPossible
-from scheduler.core.what_if.explanation import Explained
-from scheduler.core.what_if.room_answer import with_residents
-from scheduler.core.what_if.subject import Subject
-from scheduler.core.what_if.suggest import suggestions_within
-from scheduler.core.what_if.trying import Trying
+from scheduler.core.what_if import explanation
+from scheduler.core.what_if.edit_text import read_edit
+from scheduler.core.what_if.edits import Edit, NotPossible, Subject, subject_of_group, subject_of_pod
+from scheduler.core.what_if.explanation import Explained, with_residents
+from scheduler.core.what_if.suggestions import suggestions_within
+from scheduler.core.what_if.trials import Trying
 
 #: Operations (core/decide/allowance.py) after which no further change is tried: about 0.7 s.
 MOST_OPERATIONS: Final = 1_500_000
@@ -43,7 +41,7 @@ def edits(texts: Sequence[str]) -> list[Edit]:
     found = []
     for text in texts:
         try:
-            found.append(written.read(text))
+            found.append(read_edit(text))
         except NotPossible as error:
             raise BadInput(f"--what-if {error}") from error
     return found
@@ -52,7 +50,7 @@ def edits(texts: Sequence[str]) -> list[Edit]:
 def subject(known: Known, kind: str, namespace: str, name: str) -> Subject:
     """Find the group. Raises BadInput if it is not there."""
     snapshot = known.snapshot
-    found = (subjects.of_pod if kind == POD else subjects.of_group)(snapshot, namespace, name)
+    found = (subject_of_pod if kind == POD else subject_of_group)(snapshot, namespace, name)
     if found is not None:
         return found
     records = snapshot.pods.records.values()
@@ -94,7 +92,7 @@ def after(snapshot: Snapshot, of: Subject, supposed: Sequence[Edit]) -> tuple[Sn
 
 def _again(snapshot: Snapshot, of: Subject) -> Subject:
     """The same group, as it is in another snapshot."""
-    find = subjects.of_pod if of.group is None else subjects.of_group
+    find = subject_of_pod if of.group is None else subject_of_group
     return find(snapshot, of.namespace, of.name) or of
 
 

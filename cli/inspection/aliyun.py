@@ -12,8 +12,7 @@ from cli.inspection.sheets import terminal_width
 from cli.inspection.values import Inspection
 from cli.options.output import WIDE
 from cli.writing import write
-from scheduler.core.report.gpushare import UNKNOWN, Answer, DeviceUse, NodeUse, node_use
-from scheduler.core.report.node_view import NodeView
+from scheduler.core.report.node_view import UNKNOWN, Answer, DeviceUse, NodeUse, NodeView, node_use
 
 _GAP: Final = "  "
 

@@ -21,8 +21,14 @@ from scheduler.core.model.records import NodeRecord, PodRecord
 from scheduler.core.model.seen_pods import Pods
 from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.node_usage import Occupancy, occupancy
-from scheduler.core.report.counted_kinds import counted_kinds, waiting_kinds
-from scheduler.core.report.fragmentation import Cause, NodeLeft, node_left, unusable_in_sum
+from scheduler.core.report.fragmentation import (
+    Cause,
+    NodeLeft,
+    counted_kinds,
+    node_left,
+    unusable_in_sum,
+    waiting_kinds,
+)
 from scheduler.core.report.node_view import Known, NodeView, node_view
 from wire import names
 from wire.core import Node, Pod

@@ -13,12 +13,12 @@ from cli.inspection.podviews import Surroundings, pod_view
 from cli.inspection.surveying import orders
 from cli.inspection.values import MemberView, PodGroupView, PodView, SubGroupView
 from gpu.ended import has_ended
+from scheduler.conditions.status_fields import GENERIC, shown_condition
 from scheduler.core.convert.pod_groups import pod_group_record
 from scheduler.core.convert.pods import pod_record
 from scheduler.core.groups.quorum import Quorum, quorum
 from scheduler.core.model.records import PodGroupRecord
 from scheduler.core.model.settings import Settings
-from scheduler.status.group_fields import GENERIC, shown_condition
 from wire import names
 from wire.core import Pod
 from wire.crds.bindrequest import BindRequest
@@ -122,7 +122,7 @@ def _phase(record: PodGroupRecord, state: Quorum, living: Sequence[Pod], *, runn
     if not any(pod.spec.node_name for pod in living):
         return Phase.STARTING if state.is_starting else Phase.WAITING
     if has_succeeded and running:
-        return Phase.RUNNING  # it is at its end, and left alone (upkeep/stale_gangs.py)
+        return Phase.RUNNING  # it is at its end, and left alone (background/stale_gangs.py)
     # Of one that contradicts itself nobody knows what its minimum means.
     if record.blocker is None and state.is_broken and not (has_succeeded or state.is_starting):
         return Phase.BELOW_MINIMUM

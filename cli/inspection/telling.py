@@ -12,8 +12,8 @@ from cli.inspection.sheets import Cell, Sheet
 from cli.inspection.useviews import COLUMNS, UseCells, idle_sheets, note_sheets
 from cli.inspection.values import GivenView, Inspection, PodView, UseView
 from gpu.share import NANO_PER_DEVICE, memory_from_nano
+from scheduler.conditions.messages import closed_text
 from scheduler.core.report.node_view import DeviceView, Kind, NodeView, TenantView
-from scheduler.status.reasons import closed_text
 from wire.crds.podgroup import DEFAULT_NODE_POOL
 
 _UNKNOWN: Final = "?"

@@ -20,7 +20,7 @@ from cli.metrics.declared import (
 from cli.metrics.metric import Metric
 from cli.metrics.registry import Registry, Sample
 from scheduler.core.model.quota import UNLIMITED, Resources
-from scheduler.report.standing import QueueStanding, Standing
+from scheduler.report.state import QueueStanding, Standing
 
 _NANO: Final = 10**9
 _MILLI: Final = 1000

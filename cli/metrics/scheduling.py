@@ -47,8 +47,8 @@ from scheduler.core.model.plan import (
     Withdraw,
 )
 from scheduler.core.model.verdict import Code
-from scheduler.report.standing import Standing
-from scheduler.telemetry.observing import Answer, Ended, Evicts, Observer, Stage
+from scheduler.report.state import Standing
+from scheduler.telemetry.observer import Answer, Ended, Evicts, Observer, Stage
 
 _KINDS: Final = {
     Bind: "bind", Join: "join", Attempt: "attempt", Hold: "hold", Gang: "gang", Prepare: "prepare",

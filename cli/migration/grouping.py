@@ -12,9 +12,9 @@ from admission.objects.queue import judge_written
 from admission.objects.texts import told
 from cli.migration.found import Found
 from cli.migration.rows import Code, Row, row
+from scheduler.conditions import messages
 from scheduler.core.convert.gang_kinds import is_gang_kind
 from scheduler.core.convert.pod_groups import pod_group_record
-from scheduler.status import reasons
 from wire import names
 from wire.crds.podgroup import PodGroup
 
@@ -41,7 +41,7 @@ def group_rows(groups: Sequence[PodGroup]) -> Iterator[Row]:
         if record.unsupported:
             yield row(Code.GROUP_UNSUPPORTED, about, value=record.unsupported)
         if record.contradiction is not None and record.blocker is not None:
-            yield row(Code.GROUP_CONTRADICTS, about, why=reasons.told(record.blocker).message)
+            yield row(Code.GROUP_CONTRADICTS, about, why=messages.told(record.blocker).message)
         if group.spec.scheduling_backoff:
             yield row(Code.GROUP_FIELD, about, value="schedulingBackoff")
         if group.spec.mark_unschedulable is False:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from cli.migration.found import Found
 from cli.migration.rows import Code, Row, row
 from gpu import grant, order
+from scheduler.conditions.messages import told
 from scheduler.core.convert import constraints
 from scheduler.core.convert.pods import pod_record
 from scheduler.core.model.settings import Settings
-from scheduler.status.reasons import told
 from wire import names
 from wire.core import Pod
 

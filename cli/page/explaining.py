@@ -32,7 +32,7 @@ from cli.refusing import BadInput
 from cli.remembering import Remembered
 from kube.client.clock import Clock
 from scheduler.core.decide.snapshot import Snapshot
-from scheduler.core.what_if.room_answer import with_residents
+from scheduler.core.what_if.explanation import with_residents
 from wire.rfc3339 import rfc3339
 
 _S: Final = 1_000_000_000

@@ -12,6 +12,7 @@ from typing import Final
 
 from cli.page.objects import Key, Marks, Objects
 from cli.queueing.pools import pool_of
+from scheduler.conditions.messages import told
 from scheduler.core.convert.nodes import node_record
 from scheduler.core.convert.pod_groups import pod_group_record
 from scheduler.core.convert.pods import bind_request_record, pod_record
@@ -25,7 +26,6 @@ from scheduler.core.queues.queues import Queues
 from scheduler.core.queues.sums import Row
 from scheduler.core.queues.tree import Tree
 from scheduler.core.report.queue_view import QueueView, queue_views
-from scheduler.status.reasons import told
 from wire.core import Pod
 
 _SETTINGS: Final = Settings()

@@ -20,8 +20,8 @@ from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.preemption import RoomFacts
 from scheduler.core.model.records import SeenPod
 from scheduler.core.model.settings import NodePool, Settings
+from scheduler.core.preemption.nomination_record import Record, evictions
 from scheduler.core.queues.use_over_time import NOT_COUNTED, UseOverTime
-from scheduler.core.room.written import Record, evictions
 from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup

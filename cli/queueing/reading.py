@@ -140,19 +140,21 @@ async def evictions(api: Api, queues: Iterable[Queue], wall_s: int, unread: list
     ``unread`` takes what of the records can't be read. Raises ApiError.
     """
     from cli.queueing.counting import EvictionsRead  # noqa: PLC0415 - for those who ask for it
-    from scheduler.core.room import written, written_hour  # noqa: PLC0415 - as above
-    from scheduler.core.room.takes import waits_of  # noqa: PLC0415 - as above
+    from scheduler.core.preemption import eviction_history, nomination_record  # noqa: PLC0415 - as above
+    from scheduler.core.preemption.eviction_history import waits_of  # noqa: PLC0415 - as above
 
     found: dict[str, EvictionsRead] = {}
     for pool in pools_of(queues):
         name = own_name(names.ROOM, NodePool(value=pool))
-        if (text := await _text(api, name, written.KEY)) is not None:
-            reading = written.read(text)
-            pieces = written_hour.piece_names(NodePool(value=pool))
-            hour, more = written_hour.Hour.of([await _text(api, each, written_hour.KEY) or "" for each in pieces])
+        if (text := await _text(api, name, nomination_record.KEY)) is not None:
+            reading = nomination_record.read(text)
+            pieces = eviction_history.piece_names(NodePool(value=pool))
+            hour, more = eviction_history.Hour.of(
+                [await _text(api, each, eviction_history.KEY) or "" for each in pieces]
+            )
             unread += [f"configmap {name}: {problem}" for problem in reading.unread]
             unread += [f"configmap {problem}" for problem in more]
-            record = written.Record(reading.record.intents, hour.evicted(wall_s), waits_of(hour, wall_s))
+            record = nomination_record.Record(reading.record.intents, hour.evicted(wall_s), waits_of(hour, wall_s))
             found[pool] = EvictionsRead(record, wall_s)
     return found
 

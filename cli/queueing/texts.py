@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from scheduler.conditions.messages import decimal
 from scheduler.core.report.queue_view import WITHOUT_END, Amounts
-from scheduler.status.reasons import decimal
 
 #: By dimension: what is counted, its unit for one and for several, and how many smallest units make one.
 COUNTED: Final = ("CPU cores", "Memory (GB)", "GPUs")

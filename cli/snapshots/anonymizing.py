@@ -18,8 +18,8 @@ import msgspec
 from cli.snapshots import anonymous_claims, harmless
 from cli.snapshots.saved import PLURALS, Saved
 from gpu.dialects import nvannotations
+from scheduler.core.preemption import nomination_record
 from scheduler.core.queues.use_over_time import UseOverTime, counts_written, read_counts
-from scheduler.core.room import written
 from wire import names
 from wire.core import Container, NodeSelectorRequirement, Pod
 from wire.resource import DeviceAttribute
@@ -162,5 +162,5 @@ def _by_queue(of: Mapping[str, Any], rename: Rename) -> dict[str, Any]:
 
 
 def _room(text: str, rename: Rename) -> str:
-    record: written.Record = _tree("", written.read(text).record, rename)
-    return written.written(record)
+    record: nomination_record.Record = _tree("", nomination_record.read(text).record, rename)
+    return nomination_record.written(record)

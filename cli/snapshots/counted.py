@@ -19,10 +19,10 @@ from scheduler.core.convert.devices import device_class_record, slice_record, ta
 from scheduler.core.convert.resource_claims import resource_claim_record
 from scheduler.core.model.facts import Facts
 from scheduler.core.model.settings import Settings
+from scheduler.core.preemption import nomination_record
 from scheduler.core.queues.use_over_time import NOT_COUNTED, read_counts
-from scheduler.core.room import written
 from scheduler.core.scores.prices import prices_of, typical_of
-from scheduler.watch.known_for_room import KnownForRoom
+from scheduler.watch.preemption_facts import KnownForRoom
 
 #: By plural: where the records of a kind are kept, and how one is read.
 Kept = Mapping[str, tuple[Facts[Any, Any], Callable[[Any], Any]]]
@@ -65,7 +65,7 @@ def cluster_of(
 
 
 def _facts(cluster: Cluster, room: KnownForRoom, *, follows_taint_rules: bool) -> Kept:
-    """Kinds that the scheduler can do without for a while (scheduler/watch/watched.py)."""
+    """Kinds that the scheduler can do without for a while (scheduler/watch/secondary.py)."""
     storage = cluster.storage
     attachments = storage.attachments
     rules: Kept = {"devicetaintrules": (cluster.claims.inventory.rules, taint_rule_record)}
@@ -91,8 +91,8 @@ def _facts(cluster: Cluster, room: KnownForRoom, *, follows_taint_rules: bool) -
 
 def _put_room(saved: Saved, cluster: Cluster, room: KnownForRoom) -> Iterator[str]:
     """Let intents stand, and count evictions; name those that contradict others."""
-    record = written.read(saved.room or "").record
-    room.note_evicted(written.evictions(record, now_s=saved.wall_s))
+    record = nomination_record.read(saved.room or "").record
+    room.note_evicted(nomination_record.evictions(record, now_s=saved.wall_s))
     room.note_takers_wait(record.waits)
     for intent in record.intents:
         try:

@@ -40,10 +40,9 @@ from kube.client.resources import (
     Resource,
 )
 from scheduler.core.model.settings import NodePool, own_name
-from scheduler.core.room import written, written_hour
-from scheduler.core.room.takes import waits_of
-from scheduler.core.room.written import Reading, Record
-from scheduler.core.room.written_hour import Hour, piece_names
+from scheduler.core.preemption import eviction_history, nomination_record
+from scheduler.core.preemption.eviction_history import Hour, piece_names, waits_of
+from scheduler.core.preemption.nomination_record import Reading, Record
 from wire import names
 from wire.core import Pod
 from wire.rfc3339 import rfc3339
@@ -86,11 +85,11 @@ async def read(api: Api, *, now_ns: int) -> Saved:
         nonlocal use
         for pool in pools_of(found.get(QUEUES.plural, ())):
             name = own_name(names.ROOM, NodePool(value=pool))
-            if text := await _text(api, name, written.KEY):
-                pieces = [await _text(api, each, written_hour.KEY) for each in piece_names(NodePool(value=pool))]
+            if text := await _text(api, name, nomination_record.KEY):
+                pieces = [await _text(api, each, eviction_history.KEY) for each in piece_names(NodePool(value=pool))]
                 hour, problems = Hour.of(pieces)
                 unread.extend(f"configmap {problem}" for problem in problems)
-                intents, now_s = _noted(written.read(text), name, unread).intents, now_ns // 1_000_000_000
+                intents, now_s = _noted(nomination_record.read(text), name, unread).intents, now_ns // 1_000_000_000
                 rooms.append(Record(intents, hour.evicted(now_s), waits_of(hour, now_s)))
         use = await _text(api, names.QUEUE_USE, names.QUEUE_USE_COUNTS)
 
@@ -98,7 +97,9 @@ async def read(api: Api, *, now_ns: int) -> Saved:
     if use is None:
         missing.append(CONFIG_MAPS.plural)
     if rooms:
-        room = written.written(_noted(written.read(written.written(_together(rooms))), names.ROOM, unread))
+        room = nomination_record.written(
+            _noted(nomination_record.read(nomination_record.written(_together(rooms))), names.ROOM, unread)
+        )
     follows = schedulers.follow_taint_rules(DEFAULT, {pod.metadata.uid for pod in found[PODS.plural]})
     missing += _followed_in_vain(follows, unserved, unread)
     empty = Saved(kind=KIND, version=VERSION, taken_at=rfc3339(now_ns), moorage=MOORAGE)
@@ -167,6 +168,6 @@ def _together(rooms: Sequence[Record]) -> Record:
             evicted.setdefault(owner, []).extend(times)
     return Record(
         intents=tuple(intent for record in rooms for intent in record.intents),
-        evicted={owner: tuple(sorted(times))[-written.MOST_TIMES :] for owner, times in evicted.items()},
+        evicted={owner: tuple(sorted(times))[-nomination_record.MOST_TIMES :] for owner, times in evicted.items()},
         waits={namespace: until_s for record in rooms for namespace, until_s in record.waits.items()},
     )

@@ -14,8 +14,8 @@ from typing import Any, Final
 import msgspec
 
 from gpu.refusal import shown
+from scheduler.core.preemption import nomination_record
 from scheduler.core.queues.use_over_time import read_counts
-from scheduler.core.room import written
 from wire import rfc3339
 from wire.core import Job, Namespace, Node, ObjectMeta, Pod
 from wire.crds.bindrequest import BindRequest
@@ -187,7 +187,7 @@ def _check(saved: Saved) -> None:
             raise Refused(plural, f"{len(objects)} objects", f"up to {MOST_OBJECTS}")
         _check_identities(plural, [each.metadata for each in objects])
     if saved.room is not None:
-        for problem in written.read(saved.room).unread:
+        for problem in nomination_record.read(saved.room).unread:
             raise Refused("room", _short(problem), "the record of evictions as the scheduler writes it")
     if saved.queue_use and isinstance(why := read_counts(saved.queue_use), str):
         raise Refused("queueUse", _short(why), "what queues used, as the scheduler writes it")

@@ -39,7 +39,7 @@ from kube.telemetry.logevents import LogEvent, about
 from scheduler.core.model.plan import Placement
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.settings import name_of
-from scheduler.telemetry.observing import Ended, Observer, ended_by
+from scheduler.telemetry.observer import Ended, Observer, ended_by
 from scheduler.watch.cache import Cache
 from sharing import outcome
 from sharing.attempt import Attempt

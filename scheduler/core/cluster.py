@@ -24,9 +24,6 @@ from scheduler.core.assumed.backoff import Setback
 from scheduler.core.assumed.bind_requests import Key
 from scheduler.core.assumed.commits import Commits
 from scheduler.core.assumed.slow_nodes import Doubt
-from scheduler.core.backlog import recounts
-from scheduler.core.backlog.backlog import Backlog
-from scheduler.core.backlog.unsearched import Unsearched
 from scheduler.core.claims.cel import compile_selector
 from scheduler.core.convert import bounds
 from scheduler.core.convert.nodes import node_record
@@ -36,8 +33,8 @@ from scheduler.core.convert.pod_lists import AlikePods
 from scheduler.core.convert.pods import bind_request_record, seen_pod
 from scheduler.core.decide.allowance import LIMITS, Limits
 from scheduler.core.decide.decide import Decision, decide
-from scheduler.core.decide.filing import file_touched
-from scheduler.core.decide.snapshot import FindRoom, Snapshot
+from scheduler.core.decide.preemption import Unsearched
+from scheduler.core.decide.snapshot import FindRoom, Snapshot, file_touched
 from scheduler.core.filters.registry import FILTERS, Filters
 from scheduler.core.groups.quorum import Quorum, Succeeded, quorum
 from scheduler.core.model.facts import Facts
@@ -59,17 +56,16 @@ from scheduler.core.nodes.pod_places import PodPlaces
 from scheduler.core.nodes.resource_claims import ResourceClaims
 from scheduler.core.nodes.slice_caps import SliceCaps
 from scheduler.core.nodes.storage import Storage
+from scheduler.core.preemption.nomination_fit import will_fit
+from scheduler.core.preemption.search import finding_room
+from scheduler.core.preemption.victim_table import ResidentTable
 from scheduler.core.queues.queues import Queues
 from scheduler.core.queues.reserved_nodes import is_starved
 from scheduler.core.queues.sums import Row
-from scheduler.core.report.counted_kinds import counted_kinds, waiting_kinds
-from scheduler.core.report.fragmentation import Cause
-from scheduler.core.report.fragmented_pools import fragmented_pools
+from scheduler.core.report.fragmentation import Cause, counted_kinds, waiting_kinds
 from scheduler.core.report.node_view import Known, NodeView, node_view
-from scheduler.core.report.pool_use import Pool
-from scheduler.core.room.fitting import will_fit
-from scheduler.core.room.search import finding_room
-from scheduler.core.room.table import ResidentTable
+from scheduler.core.report.pool_use import Pool, fragmented_pools
+from scheduler.core.scheduling_queue.queue import SchedulingQueue, due_recounts, next_recount_ns
 from scheduler.core.scores.priced import score_by
 from scheduler.core.scores.prices import ARRIVAL, Arrivals, Prices
 from scheduler.core.scores.registry import SCORES
@@ -148,7 +144,7 @@ class Cluster:
         #: Nodes as decisions have counted them (decide/snapshot.py).
         self._counted: dict[str, tuple[Supposed, Occupancy]] = {}
         #: Pods and gangs that wait, and what they wait for; ``prepared`` brings it up to date.
-        self.backlog = Backlog(self.ledger, self.counted_places)
+        self.backlog = SchedulingQueue(self.ledger, self.counted_places)
         #: Pods that the last plan places, by UID: for them a new version matters.
         self._placed: frozenset[str] = frozenset()
         #: What NodeResourceTopology objects say of nodes.
@@ -757,7 +753,7 @@ class Cluster:
         self.backlog.wake_for_quota(queues.tree, queues.card_sizes, queues.accounts, version=queues.sums.version)
         self.backlog.wake_kept_off(self._is_starved)
         self.backlog.forget_others(now_ns)
-        return replace(snapshot, recounts=recounts.due(self.backlog, now_ns, limits.retold))
+        return replace(snapshot, recounts=due_recounts(self.backlog, now_ns, limits.retold))
 
     def learn(self, decision: Decision, now_ns: int, limits: Limits = LIMITS) -> Plan:
         """Keep what the last decision learned; return its plan, with what pods have to be told."""
@@ -773,7 +769,7 @@ class Cluster:
             self.backlog.search_on_ns,
             self.backlog.room.next_ns,
             berths_ns,
-            recounts.next_ns(self.backlog, now_ns, limits.retold),
+            next_recount_ns(self.backlog, now_ns, limits.retold),
             decision.stale_next_ns,
             self.claims.vanished.next_ns,
             self.queues.vanished.next_ns,
@@ -789,7 +785,7 @@ class Cluster:
     def forget_verdicts(self) -> None:
         """Judge everything again at the next decision."""
         berths = self.backlog.berths
-        self.backlog = Backlog(self.ledger, self.counted_places)
+        self.backlog = SchedulingQueue(self.ledger, self.counted_places)
         self.backlog.berths = berths
         self.backlog.touched.update(self._pods.unbound)
         for pod in map(self._pods.records.__getitem__, self._pods.unbound):

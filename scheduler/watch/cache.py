@@ -1,12 +1,15 @@
 """The scheduler's cache: feeds the core's Cluster from watches, and keeps the little that only the shell needs.
 
-One writer of the ledger: everything goes through here, synchronously, and every change wakes the cycle.
+One writer of the ledger: everything goes through here, synchronously, and every change wakes the cycle. What the API
+server shows in the status of objects is kept as it was seen last: statuses are written where it differs. Nodes whose
+kubelets refused a pod because they could not align it are kept from its successors for a while, twice as long after
+each further refusal there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from typing import Final
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Final, Generic, TypeVar
 
 import anyio
 import msgspec
@@ -25,14 +28,110 @@ from scheduler.core.model.facts import Membership
 from scheduler.core.model.pod_class import NO_WISHES, PodClass
 from scheduler.core.model.records import NodeRecord, PodGroupRecord, PodRecord, SeenPod
 from scheduler.telemetry.traces import Traces, Untraced
-from scheduler.watch.known_for_room import KnownForRoom
-from scheduler.watch.refusing_nodes import RefusingNodes
-from scheduler.watch.shown import Shown, ShownObjects
+from scheduler.watch.preemption_facts import KnownForRoom
 from wire import names
 from wire.core import Condition, Pod
 from wire.crds.podgroup import PodGroup, PodGroupStatus
 from wire.crds.queue import QueueStatus
 from wire.versions import is_older
+
+#: Controllers that are remembered, in all and of one namespace; of more, those that were refused last.
+_MOST: Final = 4096
+_MOST_OF_NAMESPACE: Final = 512
+#: Nodes of a controller that are remembered.
+_MOST_NODES: Final = 64
+
+
+class RefusingNodes:
+    """How often each node has refused pods of a controller, which is known by its identity (convert/owners.py)."""
+
+    def __init__(self) -> None:
+        self._by_controller: dict[str, dict[str, int]] = {}
+        self._of_namespace: dict[str, dict[str, None]] = {}
+        #: Pods (UIDs) whose refusal was counted: a watch shows them more than once.
+        self._counted: dict[str, None] = {}
+
+    def note(self, uid: str, namespace: str, controller: str, node: str) -> None:
+        """A node has refused this pod of a controller of a namespace."""
+        if uid in self._counted:
+            return
+        self._counted[uid] = None
+        refusals = self._by_controller.pop(controller, {})
+        refusals[node] = refusals.pop(node, 0) + 1
+        self._by_controller[controller] = refusals
+        own = self._of_namespace.setdefault(namespace, {})
+        own.pop(controller, None)
+        own[controller] = None
+        if len(own) > _MOST_OF_NAMESPACE:
+            self._by_controller.pop(next(iter(own)), None)
+            _cut(own, _MOST_OF_NAMESPACE)
+        _cut(self._of_namespace, _MOST)
+        _cut(self._by_controller, _MOST)
+        _cut(self._counted, _MOST)
+        _cut(refusals, _MOST_NODES)
+
+    def of(self, controller: str) -> Mapping[str, int]:
+        """Refusals by node of pods of a controller."""
+        return self._by_controller.get(controller, {})
+
+
+def _cut(kept: dict[str, Any], most: int) -> None:
+    """Forget what was put first."""
+    while len(kept) > most:
+        del kept[next(iter(kept))]
+
+
+K = TypeVar("K", bound=Hashable)
+S = TypeVar("S")
+
+
+class Shown(msgspec.Struct, Generic[S], frozen=True, gc=False):
+    """One object at one version. ``what``: the part of it that is kept."""
+
+    uid: str
+    rv: str
+    what: S
+
+
+class ShownObjects(Generic[K, S]):
+    """The newest version of each object. ``on_change`` is called with the key of one that is new, different or gone."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[K, Shown[S]] = {}
+        self.on_change: Callable[[K], None] = _ignore_shown
+
+    def get(self, key: K) -> Shown[S] | None:
+        """The object of this key."""
+        return self._by_key.get(key)
+
+    def known(self) -> list[K]:
+        """Keys of all objects, in no order."""
+        return [*self._by_key]
+
+    def note(self, key: K, shown: Shown[S]) -> None:
+        """Take an object from a watch, or as the answer to a write; what is older than known changes nothing."""
+        known = self._by_key.get(key)
+        if known is not None and known.uid == shown.uid and is_older(shown.rv, known.rv):
+            return
+        self._by_key[key] = shown
+        self.on_change(key)
+
+    def drop(self, key: K) -> None:
+        """It is gone."""
+        if self._by_key.pop(key, None) is not None:
+            self.on_change(key)
+
+    def replace(self, listed: Mapping[K, Shown[S]]) -> None:
+        """Take a list: what is not in it is gone."""
+        for key in [key for key in self._by_key if key not in listed]:
+            self.drop(key)
+        for key, shown in listed.items():
+            self.note(key, shown)
+
+
+def _ignore_shown(_: object) -> None:
+    return
+
 
 #: A condition has a message of 1,000 characters at most, and there is one for each node pool.
 _MOST_STATUS_BYTES: Final = 65_536
@@ -51,8 +150,8 @@ class Waiting(msgspec.Struct, frozen=True, gc=False):
 class Seen(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """All that is kept of a pod at one version. ``finished`` names the PodGroup of which it has succeeded.
 
-    ``is_told``: it carries the condition on what its node can't enforce (scheduler/status/enforcing.py). ``labels``: of
-    one that is bound, where its namespace has a PodDisruptionBudget.
+    ``is_told``: it carries the condition on what its node can't enforce (scheduler/conditions/enforcement.py).
+    ``labels``: of one that is bound, where its namespace has a PodDisruptionBudget.
     """
 
     pod: SeenPod

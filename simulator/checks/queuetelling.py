@@ -1,6 +1,6 @@
 """L3 of what pods say of their queues: the arithmetic in it, and which link of the tree is broken.
 
-The sentences are the product's (scheduler/status/reasons.py), read as a user reads them.
+The sentences are the product's (scheduler/conditions/messages.py), read as a user reads them.
 """
 
 from __future__ import annotations

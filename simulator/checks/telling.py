@@ -1,7 +1,7 @@
 """L3: whether what a waiting pod says of itself is true, and S11: whether it names what is wrong with its asks.
 
-Judged at rest. The sentences are the product's (scheduler/status/reasons.py), read here as a user reads them: numbers
-in them are compared with a count of our own.
+Judged at rest. The sentences are the product's (scheduler/conditions/messages.py), read here as a user reads them:
+numbers in them are compared with a count of our own.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Attempt, Bind, Explain, Gang, GiveUp, Hold, Join, MakeRoom, Placement, Plan
 from scheduler.core.model.preemption import Ended, Intent, RoomFacts, RoomSettings
 from scheduler.core.model.records import NodeRecord, PodRecord, SeenPod
-from scheduler.core.room.written import Record, evictions
+from scheduler.core.preemption.nomination_record import Record, evictions
 from simulator.settling.books import Books
 from simulator.week import objects
 from simulator.week.arrivals import Job

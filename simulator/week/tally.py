@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from scheduler.core.report.queue_state import QueueState
+from scheduler.core.report.state import QueueState
 from simulator.week.arrivals import HOUR_S, Job
 
 _NANO_PER_MILLI: Final = 1_000_000

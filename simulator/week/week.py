@@ -17,7 +17,7 @@ import msgspec
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Plan
 from scheduler.core.model.settings import Settings
-from scheduler.core.report.queue_state import queue_states
+from scheduler.core.report.state import queue_states
 from simulator.traces.records import node_record
 from simulator.week import objects
 from simulator.week.arrivals import DAY_H, HOUR_S, Job, arrivals

@@ -331,7 +331,7 @@ THREATS: Final = (
         "believed by a scheduler that starts: that gang is released at once. It harms nobody else, and its "
         "writers may delete its pods as well; one in the future or unreadable counts as now",
         Layer.RULE,
-        ["tests/scheduler/upkeep/test_stale_stamps: somebody_forged"],
+        ["tests/scheduler/background/test_stale_stamps: somebody_forged"],
     ),
     Threat(
         "E2",
@@ -680,7 +680,10 @@ THREATS: Final = (
         "thousands of intents or of evictions within an hour, to fill the record of evictions",
         "bytes are divided between the namespaces that room is made for",
         Layer.BOUND,
-        ["tests/scheduler/core/room/test_adding: finds_room_however_many, beside_one_greedy, evictions_of_an_hour"],
+        [
+            "tests/scheduler/core/preemption/test_adding: finds_room_however_many, beside_one_greedy, "
+            "evictions_of_an_hour",
+        ],
     ),
     Threat(
         "B3",
@@ -694,7 +697,7 @@ THREATS: Final = (
         "each eviction rewrites the whole record (840 KiB)",
         "it rewrites the evictions of its 520 s, and the intents that stand",
         Layer.BOUND,
-        ["tests/scheduler/core/room/test_adding: changes_its_piece_alone"],
+        ["tests/scheduler/core/preemption/test_adding: changes_its_piece_alone"],
     ),
     Threat(
         "E1",
@@ -703,8 +706,8 @@ THREATS: Final = (
         Layer.BOUND,
         [
             "tests/attacks/test_charges: gives_up_again_and_again",
-            "tests/scheduler/room/test_giving_up",
-            "tests/scheduler/core/room/test_takes",
+            "tests/scheduler/preemption/test_giving_up",
+            "tests/scheduler/core/preemption/test_takes",
         ],
     ),
     Threat(
@@ -712,14 +715,17 @@ THREATS: Final = (
         "the same, each take ended by a pod of its own with a higher priority, so that it counts as evicted for others",
         "a take that its own namespace takes over is given up",
         Layer.RULE,
-        ["tests/scheduler/room/test_giving_up: takes_it_over", "tests/scheduler/core/room/test_takes: how_a_take_ends"],
+        [
+            "tests/scheduler/preemption/test_giving_up: takes_it_over",
+            "tests/scheduler/core/preemption/test_takes: how_a_take_ends",
+        ],
     ),
     Threat(
         "E5",
         "the same, offset by pods that one of its namespaces took from another one and keeps",
         "takes are compared by the namespace of the victims",
         Layer.RULE,
-        ["tests/scheduler/core/room/test_takes: keeps_of_its_other_namespace"],
+        ["tests/scheduler/core/preemption/test_takes: keeps_of_its_other_namespace"],
     ),
     Threat(
         "V8",
@@ -735,7 +741,7 @@ THREATS: Final = (
         Layer.RULE,
         [
             "tests/attacks/test_charges: a_victim_is_not_told, is_not_told_whose_it_is",
-            "tests/scheduler/status/test_reasons: of_another_namespace",
+            "tests/scheduler/conditions/test_reasons: of_another_namespace",
             "tests/simulation/test_two_tenants",
         ],
     ),
@@ -753,8 +759,8 @@ THREATS: Final = (
         "namespaces take turns in having conditions and statuses written",
         Layer.BOUND,
         [
-            "tests/scheduler/status/test_turns: holds_up_no_other_one",
-            "tests/scheduler/status/test_paced: holds_up_no_other_one",
+            "tests/scheduler/conditions/test_turns: holds_up_no_other_one",
+            "tests/scheduler/conditions/test_paced: holds_up_no_other_one",
         ],
     ),
 )

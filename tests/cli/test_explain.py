@@ -21,7 +21,7 @@ from kube.memory.calls import Call
 from kube.memory.faults import Fault
 from scheduler.core.model.preemption import Action, Intent, Place, Victim
 from scheduler.core.model.settings import Settings
-from scheduler.core.room.written import Record, written
+from scheduler.core.preemption.nomination_record import Record, written
 from scheduler.settings import SchedulerSettings
 from simulator.world import World, WorldSettings
 from tests.conftest import AnyioBackend

@@ -16,8 +16,8 @@ from kube.memory.calls import Call
 from kube.memory.faults import Fault
 from scheduler.app import Scheduler
 from scheduler.core.model.settings import Settings
-from scheduler.core.room import written, written_hour
-from scheduler.core.room.written_hour import WHOLE, Counts, Hour, Piece, Taken
+from scheduler.core.preemption import eviction_history, nomination_record
+from scheduler.core.preemption.eviction_history import WHOLE, Counts, Hour, Piece, Taken
 from scheduler.settings import SchedulerSettings
 from simulator.world import WorldSettings
 from tests.conftest import AnyioBackend
@@ -90,13 +90,13 @@ async def test_records_of_evictions_of_all_pools_are_one() -> None:
             )
             pieces = name.replace(names.ROOM, f"{names.EVICTIONS}-0")
             for each, key, text in (
-                (name, written.KEY, written.written(written.Record())),
-                (pieces, written_hour.KEY, written_hour.written(hour.pieces[0], written.Texts())),
+                (name, nomination_record.KEY, nomination_record.written(nomination_record.Record())),
+                (pieces, eviction_history.KEY, eviction_history.written(hour.pieces[0], nomination_record.Texts())),
             ):
                 record = {"metadata": {"name": each}, "data": {key: text}}
                 await world.api.create(CONFIG_MAPS, record, namespace=names.SYSTEM_NAMESPACE)
         found = await reading.read(world.api, now_ns=30 * 10**9)
-        said = written.read(found.room or "").record
+        said = nomination_record.read(found.room or "").record
         assert said.evicted == {"owner": (10, 20), names.ROOM: (20,), f"{names.ROOM}-blue": (10,)}
         assert said.waits == {"team": 40}
 

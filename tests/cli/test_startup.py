@@ -110,7 +110,7 @@ def test_a_program_ends_without_a_last_look_for_garbage(program: str) -> None:
 #: What only plug-ins, exporters, components and terminals need, and what decides.
 NOT_FOR_READING: Final = (
     "aiohttp", "binder", "cli.logs", "cli.page", "cli.queueing", "cli.settings", "cli.tracing",
-    "kubernetes_asyncio", "numpy", "opentelemetry", "prometheus_client", "rich", "scheduler.core.backlog",
+    "kubernetes_asyncio", "numpy", "opentelemetry", "prometheus_client", "rich", "scheduler.core.scheduling_queue",
     "scheduler.core.cluster", "scheduler.core.decide",
     "scheduler.core.explain", "scheduler.core.nodes.ledger", "scheduler.core.queues", "scheduler.core.scores",
     "simulator", "tenacity",
@@ -193,7 +193,7 @@ def test_queues_of_a_cluster_are_read_without_what_decides_or_reads_files(
     assert "scheduler.core.report.listed_queues" in found
     assert ("scheduler.core.report.queue_explanation" in found) == (given[0] == "explain")
     needed = {"cli.queueing", "scheduler.core.queues"}
-    needless = ("cli.podfiles", "cli.queueing.counting", "cli.queueing.files", "scheduler.core.room")
+    needless = ("cli.podfiles", "cli.queueing.counting", "cli.queueing.files", "scheduler.core.preemption")
     assert of_modules(found, *needless, *(each for each in NOT_FOR_READING if each not in needed)) == []
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from scheduler.status.reasons import KIND_WORDS
+from scheduler.conditions.messages import KIND_WORDS
 from tests.docs.pages import ROOT, code_words
 
 #: Where conditions get their words; the second one says why a claim was not bound.
-_SOURCES = ("status/reasons.py", "commit/preparing.py")
+_SOURCES = ("conditions/messages.py", "commit/claim_binding.py")
 #: Kubernetes' own word.
 _OF_KUBERNETES = {"SchedulingGated", "spec.schedulerName", "kai-scheduler"}
 #: What the page puts in the place of what differs.

@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from cli.main import main
-from scheduler.report.inspecting import PATH
+from scheduler.report.inspect_api import PATH
 from tests.e2e.cluster import PATIENCE_S, Scene, eventually, memory, pod, share
 from tests.e2e.conftest import SetScene
 from tools.cluster.deployment import Deployment

@@ -26,15 +26,15 @@ from kube.client.resources import CONFIG_MAPS, LEASES, PODS
 from kube.client.retry import Retry
 from kube.events import EventRecorder, EventSettings
 from kube.lead.secondary import Secondary
+from scheduler.background.queue_use import QueueUse
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.settings import Settings
+from scheduler.core.preemption.eviction_history import PIECES, Hour, Piece, Taken
+from scheduler.core.preemption.nomination_record import Record
 from scheduler.core.queues.use_over_time import UsePeriod
-from scheduler.core.room.written import Record
-from scheduler.core.room.written_hour import PIECES, Hour, Piece, Taken
-from scheduler.room.record import RoomRecord, Wrote
-from scheduler.upkeep.queue_use import QueueUse
+from scheduler.preemption.nomination_record import RoomRecord, Wrote
 from scheduler.watch.cache import Cache
-from scheduler.watch.watched import budgets
+from scheduler.watch.secondary import budgets
 from simulator.reporting import Reporter
 from tests.e2e.cluster import PATIENCE_S, Pod, Scene, eventually, pod, share
 from tests.e2e.conftest import SetScene

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from kubernetes_asyncio.client import ApiException
 
-from scheduler.core.room.written import read
-from scheduler.core.room.written_hour import KEY, Hour, piece_names
+from scheduler.core.preemption.eviction_history import KEY, Hour, piece_names
+from scheduler.core.preemption.nomination_record import read
 from tests.e2e.cluster import PATIENCE_S, Pod, Scene, eventually, pod, share
 from tests.e2e.conftest import SetScene
 from tools.cluster.deployment import SCHEDULER, Deployment

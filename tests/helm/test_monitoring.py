@@ -112,7 +112,7 @@ def test_the_values_of_labels_that_alerts_choose_are_ones_that_are_counted() -> 
     from gpu.cause import Cause  # noqa: PLC0415
     from scheduler.core.model.verdict import Code  # noqa: PLC0415
     from scheduler.core.report import fragmentation  # noqa: PLC0415
-    from scheduler.report.standing import UNDECIDED  # noqa: PLC0415
+    from scheduler.report.state import UNDECIDED  # noqa: PLC0415
 
     there = {
         "kind": {drift.value for drift in Drift},

@@ -12,7 +12,7 @@ from typing_extensions import override
 from scheduler.app import Scheduler
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Plan
-from scheduler.gathering import MOST_S, TIMES, Gathering
+from scheduler.cycle import MOST_S, TIMES, BatchingWindow
 from simulator.parts import Parts
 from simulator.virtualtime import VirtualTimeLoop
 from tests.conftest import AnyioBackend
@@ -39,13 +39,13 @@ def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
     ],
 )
 def test_a_change_waits_by_what_the_last_decision_took(took_s: float, after_s: float, waits_s: float) -> None:
-    gathering = Gathering(LEAST_S)
+    gathering = BatchingWindow(LEAST_S)
     gathering.decided(0.0, took_s)
     assert gathering.left_s(took_s + after_s) == pytest.approx(waits_s)
 
 
 def test_before_the_first_decision_a_change_waits_for_the_least_time() -> None:
-    assert Gathering(LEAST_S).left_s(0.0) == LEAST_S
+    assert BatchingWindow(LEAST_S).left_s(0.0) == LEAST_S
 
 
 class Busy(Cluster):

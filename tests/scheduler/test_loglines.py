@@ -62,7 +62,7 @@ async def test_a_pod_that_waits_is_told_of_once_with_its_reason(caplog: pytest.L
         await create(world, pod("large", gpus=2))
         await settle()
         await settle(60)
-        assert of(told(caplog), "large") == [("scheduler.status.waiting", LogEvent.POD_WAITS)]
+        assert of(told(caplog), "large") == [("scheduler.conditions.pod_scheduled", LogEvent.POD_WAITS)]
         (line,) = [record for record in caplog.records if getattr(record, EVENT, "") == LogEvent.POD_WAITS.value]
         condition = next(c for c in find(world, "large")["status"]["conditions"] if c["type"] == "PodScheduled")
         assert line.getMessage() == condition["message"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import anyio
 
-from tests.scheduler.room.wholestage import cluster
+from tests.scheduler.conditions.queues import create_queue, gpus, use
+from tests.scheduler.preemption.wholestage import cluster
 from tests.scheduler.stage import bound, settle
-from tests.scheduler.status.queues import create_queue, gpus, use
 
 
 async def test_a_minimum_runtime_is_counted_by_the_wall_clock_and_room_is_made_when_it_is_over() -> None:

@@ -26,13 +26,12 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.convert.nodes import node_record
 from scheduler.core.convert.queues import queue_record
 from scheduler.core.decide.allowance import LIMITS, Limits
-from scheduler.core.decide.as_if import Answer, answer_as_if
+from scheduler.core.decide.decide import Answer, answer_as_if
 from scheduler.core.model.plan import Entry, Explain, MakeRoom, Plan, placements
 from scheduler.core.model.settings import Settings
-from scheduler.core.room import written, written_hour
-from scheduler.core.room.takes import waits_of
-from scheduler.core.room.written import Record
-from scheduler.core.room.written_hour import Hour, piece_names
+from scheduler.core.preemption import eviction_history, nomination_record
+from scheduler.core.preemption.eviction_history import Hour, piece_names, waits_of
+from scheduler.core.preemption.nomination_record import Record
 from simulator.parts import Parts
 from simulator.world import World
 from tests.whole import IS_WHOLE
@@ -67,9 +66,9 @@ class Stored:
             found = msgspec.json.decode(raw)
             name = found["metadata"]["name"]
             if name == names.ROOM:
-                self._intents = None if is_gone else found["data"][written.KEY]
+                self._intents = None if is_gone else found["data"][nomination_record.KEY]
             elif name in piece_names(None):
-                self._evictions[name] = "" if is_gone else found["data"][written_hour.KEY]
+                self._evictions[name] = "" if is_gone else found["data"][eviction_history.KEY]
         if kind.plural not in PLURALS:
             return
         found = msgspec.json.decode(raw, type=TYPES[kind.plural])
@@ -83,7 +82,9 @@ class Stored:
         if self._intents is None:
             return None
         hour, _ = Hour.of([self._evictions.get(name, "") for name in piece_names(None)])
-        return Record(written.read(self._intents).record.intents, hour.evicted(wall_s), waits_of(hour, wall_s))
+        return Record(
+            nomination_record.read(self._intents).record.intents, hour.evicted(wall_s), waits_of(hour, wall_s)
+        )
 
     def all(self, plural: str) -> list[Any]:
         return sorted(self.objects[plural].values(), key=lambda each: (each.metadata.namespace, each.metadata.name))
@@ -93,7 +94,7 @@ class Stored:
             plural: [kept(each) for each in self.all(plural)] for plural in PLURALS if plural != self.without
         }
         record = self.record(wall_s)
-        room = None if record is None else written.written(record)
+        room = None if record is None else nomination_record.written(record)
         head = Saved(kind=KIND, version=VERSION, taken_at=rfc3339(wall_s * 10**9), room=room)
         return msgspec.structs.replace(head, **lists)
 

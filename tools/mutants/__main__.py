@@ -34,7 +34,7 @@ _PACKAGES: Final = (
     "scheduler/core/claims",
     "scheduler/core/decide",
     "scheduler/core/queues",
-    "scheduler/core/room",
+    "scheduler/core/preemption",
     "sharing",
 )
 _EQUIVALENT: Final = Path(__file__).parent / "equivalent.toml"

@@ -135,7 +135,7 @@ class Ganging:
         yield ("scheduler", number, "fences for the plan", one.uid), put(after, number, rest)
 
     def _evict(self, world: World) -> Iterator[Step]:
-        """scheduler/upkeep/stale_gangs.py: what is below its minimum for the grace time goes.
+        """scheduler/background/stale_gangs.py: what is below its minimum for the grace time goes.
 
         Nobody works on it then.
         """

@@ -78,7 +78,7 @@ class Rules:
     retire_empty: bool = True
     #: A reservation that has ended is deleted by UID (binder/collect/retiring.py delete_ended).
     delete_ended_by_uid: bool = True
-    #: A BindRequest is deleted by UID (binder/bind/actions.py, scheduler/commit/handing.py take_back).
+    #: A BindRequest is deleted by UID (binder/bind/actions.py, scheduler/commit/bind_requests.py take_back).
     request_by_uid: bool = True
     #: The finalizer stays while an unbound tenant is in the book (binder/collect/retiring.py let_go).
     finalizer_waits: bool = True

@@ -1,9 +1,9 @@
 """The schedulers, abstract: any pod may be put anywhere that looks as if it had room.
 
 What a scheduler does with a decision is the step function's for direct attempts (direct.py), and transcribed from
-scheduler/commit/handing.py for others (a BindRequest, made room for by taking back another one). A decision and its
-first write are one step: what happens between them might as well happen before the decision or after the write.
-A scheduler works on one direct attempt at a time, and hands over others meanwhile.
+scheduler/commit/bind_requests.py for others (a BindRequest, made room for by taking back another one). A decision and
+its first write are one step: what happens between them might as well happen before the decision or after the write. A
+scheduler works on one direct attempt at a time, and hands over others meanwhile.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ class Scheduling:
             if self._config.rival and number > 0:
                 yield ("!scheduler", number, "takes back", pod.uid), server.put_request(world, slot, None)
             elif there.pod != pod.uid:
-                # Creating another makes room (handing.py). One of this pod is the binder's, though the pod was changed.
+                # Creating another makes room (bind_requests.py). One of this pod is the binder's, though the pod was
+                # changed.
                 yield ("scheduler", number, "takes back", pod.uid), server.put_request(world, slot, None)
             return
         if not self.is_free(world, pod):
@@ -126,7 +127,7 @@ class Scheduling:
                 yield tuple(zip(chosen, shares, strict=True))
 
     def is_free(self, world: World, pod: Pod) -> bool:
-        """scheduler/commit/handed.py: an attempt that was taken back is waited for, until its fence shows."""
+        """scheduler/commit/bind_requests.py: an attempt that was taken back is waited for, until its fence shows."""
         old = {
             one.request.attempt: one for binder in world.binders for one in binder.units if one.request.pod == pod.uid
         }

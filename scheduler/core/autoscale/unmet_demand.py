@@ -2,7 +2,7 @@
 
 A share wants a device if it still fits nowhere when nobody is in doubt and no node is out for it: then no time that
 passes helps it, only a node does. So this is a decision on a changed snapshot: nothing went wrong yet, and who fits
-nowhere gets a node of its own, if its queue takes it (decide/supposed_nodes.py). Who was put there wants devices.
+nowhere gets a node of its own, if its queue takes it (decide/single_pods.py). Who was put there wants devices.
 
 A gang wants all devices that it would open, also those that are there and free: autoscalers see them free, and would
 count on them for what is missing.
@@ -20,10 +20,10 @@ from gpu.request import FractionAsk, MemoryAsk, SharedAsk
 from gpu.share import NANO_PER_DEVICE, nano_from_memory
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.allowance import Limits
-from scheduler.core.decide.as_if import decide_as_if
 from scheduler.core.decide.changes import NodesAsAsked, NoDoubts, NoRoomMade, OnlyThese
+from scheduler.core.decide.decide import decide_as_if
+from scheduler.core.decide.single_pods import SUPPOSED, in_whole_devices
 from scheduler.core.decide.snapshot import Snapshot
-from scheduler.core.decide.supposed_nodes import SUPPOSED, in_whole_devices
 from scheduler.core.filters.registry import OK, Filters
 from scheduler.core.model.plan import Entry, Explain, Placement, placements
 from scheduler.core.model.pod_class import Constraints, Demand, PodClass

@@ -1,31 +1,315 @@
-"""What one decision tries on its working copy. What it learns of classes by that is kept apart (known_classes.py).
+"""What one decision tries on its working copy, and what it knows by that of classes of pods, apart from the copy.
 
-What a decision may spend is bounded, and divided between namespaces (allowance.py).
+Pods of one class are judged once: after one of them fitted nowhere the others don't either, as long as the decision
+only charges, unless they look for others, of which some were placed since. An eviction on paper ends that. What a
+decision may spend is bounded, and divided between namespaces (allowance.py). While one group has its turn, nodes may be
+reserved for others (reserved_nodes.py). What pods would use of their queue is counted here too.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
-from scheduler.core.backlog.notes import Notes
-from scheduler.core.backlog.sayings import Key
-from scheduler.core.decide import costs, queue_use
-from scheduler.core.decide.allowance import Allowance, Limits
-from scheduler.core.decide.kept_nodes import KeptNodes, KeptOff
-from scheduler.core.decide.known_classes import SEARCHED_ON_NS, Known, KnownClasses
-from scheduler.core.decide.place_bounds import PlaceBound, place_bounds
+import msgspec
+
+from gpu.handover import PlannedDevice
+from scheduler.core.decide.allowance import COST_OF_COMPARING, COST_OF_PLACING, Allowance, Limits, cost_of_judging
+from scheduler.core.decide.gang_places import PlaceBound, place_bounds
 from scheduler.core.decide.placer import Placer
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.explain.explain import explain_ways
 from scheduler.core.model.plan import Placement, Retire
 from scheduler.core.model.pod_class import PodClass
+from scheduler.core.model.quota import Resources
 from scheduler.core.model.records import PodGroupRecord, PodRecord
-from scheduler.core.model.verdict import Code, Verdict
-from scheduler.core.queues.accounts import Accounts, HeldBack
-from scheduler.core.snapshot.node_mask import NodeMask, both
+from scheduler.core.model.verdict import BerthCause, Code, NodeReason, Verdict
+from scheduler.core.queues.accounts import Accounts, HeldBack, Use
+from scheduler.core.queues.reserved_nodes import Berth
+from scheduler.core.queues.use import is_fixed, of_counts, of_pods, planned, queue_of
+from scheduler.core.scheduling_queue.effects import Notes
+from scheduler.core.scheduling_queue.held_back import Off
+from scheduler.core.scheduling_queue.hints import Columns
+from scheduler.core.scheduling_queue.messages import Key
+from scheduler.core.scheduling_queue.unschedulable import Kept
+from scheduler.core.snapshot.node_mask import NodeMask, both, only
+from scheduler.core.snapshot.statement import Statement
+
+
+def least_use(snapshot: Snapshot, pods: Sequence[PodRecord]) -> Use:
+    """The least that these pods, of one gang or a single one, come to use wherever they are placed."""
+    return _use(snapshot, pods, of_pods(pods, snapshot.queues.least))
+
+
+def asked_use(snapshot: Snapshot, pods: Sequence[PodRecord]) -> Use:
+    """What these pods ask, as it counts while they wait."""
+    return _use(snapshot, pods, of_pods(pods, snapshot.queues.asked))
+
+
+def placed_use(snapshot: Snapshot, pod: PodRecord, placement: Placement) -> Use:
+    """What a pod uses where it is placed: memory is a larger part of a smaller card (kai-contract 14.4)."""
+    return _use(snapshot, [pod], planned(pod.cls.demand, placement.devices, claimed_nano=placement.claimed_nano))
+
+
+def planned_use(snapshot: Snapshot, pod: PodRecord, devices: Iterable[PlannedDevice]) -> Use:
+    """What a pod uses on the devices that are planned for it."""
+    return _use(snapshot, [pod], planned(pod.cls.demand, devices))
+
+
+def _use(snapshot: Snapshot, pods: Sequence[PodRecord], amounts: Resources) -> Use:
+    pod = pods[0]
+    group = snapshot.pod_group(pod.namespace, pod.pod_group) if pod.pod_group else None
+    # Of a gang that can be preempted in part only that part counts against quotas: each is looked at where it goes.
+    are_fixed = all(is_fixed(each, group) for each in pods)
+    return Use(queue_of(pod, group), amounts, are_fixed)
+
+
+def asked_amounts(snapshot: Snapshot, counts: Iterable[tuple[PodClass, int]]) -> Resources:
+    """What these numbers of pods of these classes ask."""
+    return of_counts(counts, snapshot.queues.asked)
+
+
+def least_amounts(snapshot: Snapshot, counts: Iterable[tuple[PodClass, int]]) -> Resources:
+    """The least that these numbers of pods of these classes come to use."""
+    return of_counts(counts, snapshot.queues.least)
+
+
+T = TypeVar("T")
+#: When a search for devices that was cut short goes on, if nothing happens before.
+SEARCHED_ON_NS: Final = 1_000_000_000
+
+
+class Known(NamedTuple):
+    """How much was known at one time."""
+
+    hopeless: int
+    roomless: int
+    forgotten: int
+
+
+@dataclass(slots=True)
+class KnownClasses:
+    """One decision's. ``placer``: of its working copy; None as long as nothing was tried.
+
+    Nothing here refers to what holds it: a cycle would keep the working copy, some MiB, until garbage is looked for.
+    """
+
+    snapshot: Snapshot
+    limits: Limits
+    allowance: Allowance
+    notes: Notes
+    placer: Placer | None = None
+    #: Classes of which a pod was placed.
+    fitting: set[PodClass] = field(default_factory=set)
+    #: Classes whose verdicts are of this decision.
+    judged: set[PodClass] = field(default_factory=set)
+    #: At which move of the working copy a class fitted nowhere (snapshot/pod_counts.py).
+    _moved_at: dict[PodClass, int] = field(default_factory=dict)
+    #: What judging again for the counts has cost.
+    _recounting: int = 0
+    _hopeless: dict[PodClass, Verdict] = field(default_factory=dict)
+    _roomless: dict[PodClass, None] = field(default_factory=dict)
+    #: How many evictions stood when both were read last, and how often one of them ended what they say.
+    _evictions: int = 0
+    _forgotten: int = 0
+
+    @property
+    def hopeless(self) -> dict[PodClass, Verdict]:
+        """Classes that fit nowhere now."""
+        self._forget_what_evictions_ended()
+        return self._hopeless
+
+    @property
+    def roomless(self) -> dict[PodClass, None]:
+        """Classes for which no idle reservations would make room either."""
+        self._forget_what_evictions_ended()
+        return self._roomless
+
+    def _forget_what_evictions_ended(self) -> None:
+        standing = self._standing_evictions
+        if standing > self._evictions:
+            self._forget()
+        self._evictions = standing
+
+    def _forget(self) -> None:
+        self._hopeless.clear()
+        self._roomless.clear()
+        self._forgotten += 1
+
+    @property
+    def _standing_evictions(self) -> int:
+        statement = self._statement()
+        return 0 if statement is None else statement.evictions
+
+    # --- asking --------------------------------------------------------------------------------------------------
+    def verdict(self, cls: PodClass, namespace: str) -> Verdict | None:
+        """The verdict on a class of which it is known that it fits nowhere, and that nothing makes room for it."""
+        if cls in self.hopeless and cls in self.roomless:
+            return self.hopeless[cls]
+        kept = None if self._standing_evictions else self.notes.kept(cls)
+        if kept is None or cls in self.judged or not self.allowance.has_left(namespace):
+            return None
+        if self._may_fit(cls, kept, namespace):
+            return None
+        if cls in self.snapshot.recounts.classes and self._recounting < self.limits.retelling:
+            self._recounting += cost_of_judging(self.snapshot, cls)
+            return None
+        self.hopeless[cls] = kept.verdict
+        self.roomless[cls] = None
+        return kept.verdict
+
+    def _may_fit(self, cls: PodClass, kept: Kept, namespace: str) -> bool:
+        asleep = self.snapshot.backlog.asleep
+        if asleep.is_sure(cls, kept, self.snapshot.generation):
+            return False
+        self.allowance.spend(namespace, COST_OF_COMPARING)
+        still = asleep.still_out(cls, kept, self._tried())
+        if still is not None:
+            self.notes.failed(cls, still, is_told=False)
+        return still is None
+
+    def _tried(self) -> Columns | None:
+        """What is left after all that was charged so far; None while nothing was tried."""
+        statement, nodes = self._statement(), self.snapshot.ledger.nodes
+        if statement is None:
+            return None
+
+        def column_of(row: int) -> int | None:
+            node = nodes[row]
+            return None if node is None else statement.position_of[node.name]
+
+        return Columns(statement.table, column_of)
+
+    def may_have_opened(self, cls: PodClass) -> bool:
+        """Whether pods that were placed since may let in a class that fitted nowhere."""
+        statement = self._statement()
+        may_open = cls.rules is not None and cls.rules.may_open
+        return may_open and statement is not None and self._moved_at.get(cls, 0) != statement.counts.moved
+
+    # --- learning ------------------------------------------------------------------------------------------------
+    def fits(self, cls: PodClass) -> None:
+        """A pod of a class was placed."""
+        self.fitting.add(cls)
+        self.notes.fits(cls)
+
+    def failed(self, cls: PodClass, verdict: Verdict) -> None:
+        """A pod of a class fits nowhere."""
+        self.hopeless[cls] = verdict
+        statement = self._statement()
+        self._moved_at[cls] = 0 if statement is None else statement.counts.moved
+
+    def has_no_room(self, cls: PodClass) -> None:
+        """Nothing makes room for a class either: keep the verdict on it until something changes that may help it."""
+        self.roomless[cls] = None
+        verdict = self.hopeless.get(cls)
+        if verdict is not None:
+            self.judged.add(cls)
+            self.notes.failed(cls, self.as_of_now(cls, verdict), is_told=True)
+
+    def as_of_now(self, cls: PodClass, verdict: Verdict) -> Kept:
+        """A verdict on a class, as it can be kept: it holds for what nodes have now."""
+        asleep, placer = self.snapshot.backlog.asleep, self.placer
+        charged = set[int]() if placer is None else placer.statement.charged()
+        closed = None if placer is None else placer.closed_by_rules(cls)
+        return asleep.kept(cls, verdict, charged=charged, generation=self.snapshot.generation, closed=closed)
+
+    def is_cut_short(self, cls: PodClass) -> bool:
+        """Whether the search for devices for a class ended before all nodes were looked at: it goes on later."""
+        statement = self._statement()
+        if statement is None or not (cls.devices or cls.backed):
+            return False
+        return any(statement.allocating.is_cut_short(way.devices) for way in cls.ways() if way.devices)
+
+    def _statement(self) -> Statement | None:
+        return None if self.placer is None else self.placer.statement
+
+    # --- taking back ---------------------------------------------------------------------------------------------
+    def checkpoint(self) -> Known:
+        """A point to come back to."""
+        return Known(len(self.hopeless), len(self.roomless), self._forgotten)
+
+    def rollback(self, mark: Known) -> None:
+        """Forget what was learned on top of charges that are taken back."""
+        if self._forgotten != mark.forgotten:
+            self._forget()
+        _cut(self._hopeless, mark.hopeless)
+        _cut(self._roomless, mark.roomless)
+
+
+def _cut(known: dict[PodClass, T], length: int) -> None:
+    """Take back what was noted last, until so much is left as there was before."""
+    while len(known) > length:
+        known.popitem()
+
+
+#: The kind of reason (verdict.py) of nodes that are kept for others.
+BERTH: Final = "berth"
+
+
+class KeptOff(NamedTuple):
+    """Why a pod is not placed though it fits: only on nodes that are kept for others."""
+
+    verdict: Verdict
+
+
+@dataclass(slots=True)
+class KeptNodes:
+    """``off``: berths that keep off the group that has its turn."""
+
+    accounts: Accounts
+    off: tuple[Berth, ...] = ()
+    #: Classes that fit nowhere else, of that turn.
+    kept_off: dict[PodClass, KeptOff] = field(default_factory=dict)
+    #: Gangs that ask the same and were kept off by the same berths, by queue: what each of them says.
+    kept_alike: dict[Hashable, Verdict] = field(default_factory=dict)
+
+    def begin_turn(self, off: tuple[Berth, ...]) -> None:
+        """Somebody has its turn who is kept off by these berths."""
+        self.off = off
+        self.kept_off.clear()
+
+    def open_to(self, placer: Placer) -> NodeMask:
+        """Nodes that are kept for nobody else."""
+        names = frozenset(name for berth in self.off for name in berth.nodes)
+        return placer.all_but(names) if names else None
+
+    def closed_to(self, placer: Placer) -> NodeMask:
+        """The others."""
+        return only((name for berth in self.off for name in berth.nodes), placer.statement.position_of)
+
+    def fit_any(self, placer: Placer, classes: Iterable[PodClass]) -> bool:
+        """Whether a pod of one of these classes fits on nodes that are kept for others, as far as ranks tell."""
+        kept = self.closed_to(placer)
+        return any(placer.ranking(way).fitting(kept) for cls in classes for way in placer.ways(cls))
+
+    def keep_off(self, placer: Placer, cls: PodClass, mask: NodeMask, elsewhere: Verdict) -> KeptOff:
+        """Say for whom the nodes are kept that a class fits on. ``elsewhere``: why it fits on no others."""
+        ways, kept = placer.ways(cls), both(mask, self.closed_to(placer))
+        fits = [placer.ranking(way).fitting(kept) for way in ways]
+        found = {position for positions in fits for position in positions}
+        position_of = placer.statement.position_of
+        first = next((b for b in self.off if any(position_of.get(n) in found for n in b.nodes)), self.off[0])
+        reasons = (*elsewhere.node_reasons, NodeReason(BERTH, "", max(1, len(found))))
+        self.kept_off[cls] = KeptOff(
+            msgspec.structs.replace(
+                elsewhere, node_reasons=tuple(sorted(reasons)), shortfall=None, berth=self.cause(first)
+            )
+        )
+        return self.kept_off[cls]
+
+    def cause(self, berth: Berth) -> BerthCause:
+        """For whom nodes are kept, as far as others are told."""
+        return BerthCause(holder=f"{berth.namespace}/{berth.name}", since_s=berth.since_s, queue=berth.queue)
+
+    def off_of(self, queue: str, use: Resources, asks: Hashable) -> Off:
+        """Why what has its turn is kept off: by which berths, and what would change that.
+
+        See scheduling_queue/held_back.py.
+        """
+        leaf = self.accounts.tree.find(queue)
+        return Off(queue if leaf is None else leaf.name, use, self.off, asks)
 
 
 class Mark(NamedTuple):
@@ -53,12 +337,12 @@ class Attempts:
     #: What it has cost to keep room, by namespace, and classes for which there was none.
     keeping: Counter[str] = field(default_factory=Counter)
     roomless_on_paper: set[PodClass] = field(default_factory=set)
-    #: Pods (UIDs) and gangs that have had their turn already, as holders of intents (holders.py).
+    #: Pods (UIDs) and gangs that have had their turn already, as holders of intents (nominations.py).
     settled: set[str] = field(default_factory=set)
     settled_gangs: set[Key] = field(default_factory=set)
-    #: Classes that fit nowhere: whether a supposed node would be brought for them (supposed_nodes.py).
+    #: Classes that fit nowhere: whether a supposed node would be brought for them (single_pods.py).
     brings_node: dict[PodClass, bool] = field(default_factory=dict)
-    #: What gangs ask of places, as far as that was looked at (place_bounds.py).
+    #: What gangs ask of places, as far as that was looked at (gang_places.py).
     _bounds: dict[Key, Mapping[int, PlaceBound] | Verdict] = field(default_factory=dict)
     #: What is known of classes, and nodes that are kept for others.
     classes: KnownClasses = field(init=False)
@@ -139,13 +423,13 @@ class Attempts:
         placed = self._place(pod, both(mask, self.kept.open_to(placer)))
         self._spend_on_looks(pod)
         if placed is None and self.kept.off and (there := self._on_berths(pod, mask)) is not None:
-            self.allowance.spend(pod.namespace, costs.of_judging(self.snapshot, pod.cls))
+            self.allowance.spend(pod.namespace, cost_of_judging(self.snapshot, pod.cls))
             return self._keep_off(pod.cls, mask) if isinstance(there, Placement) else there
         if placed is not None:
-            self.allowance.spend(pod.namespace, costs.PLACING)
+            self.allowance.spend(pod.namespace, COST_OF_PLACING)
             self.classes.fits(pod.cls)
             return placed
-        self.allowance.spend(pod.namespace, costs.of_judging(self.snapshot, pod.cls))
+        self.allowance.spend(pod.namespace, cost_of_judging(self.snapshot, pod.cls))
         verdict = self._explain(pod.cls, mask)
         self._spend_on_looks(pod)
         if self.classes.is_cut_short(pod.cls):
@@ -184,11 +468,11 @@ class Attempts:
         placed = self._place(pod, both(self.placer.all_but(cls.excluded), self.kept.open_to(self.placer)))
         self.keeping[namespace] += self.placer.statement.take_effort()
         if not isinstance(placed, Placement):
-            self.keeping[namespace] += costs.of_judging(self.snapshot, cls)
+            self.keeping[namespace] += cost_of_judging(self.snapshot, cls)
             if placed is None and not self.kept.off:
                 self.roomless_on_paper.add(cls)
             return False
-        self.keeping[namespace] += costs.PLACING
+        self.keeping[namespace] += COST_OF_PLACING
         return True
 
     def place_within(self, pod: PodRecord, within: NodeMask) -> Placement | Verdict | HeldBack | None:
@@ -200,7 +484,7 @@ class Attempts:
             return taken
         placed = self._place(pod, self._among(pod, within))
         self._spend_on_looks(pod)
-        self.allowance.spend(pod.namespace, costs.PLACING)
+        self.allowance.spend(pod.namespace, COST_OF_PLACING)
         if isinstance(placed, Placement):
             self.classes.fits(pod.cls)
         return placed
@@ -209,7 +493,7 @@ class Attempts:
         """Charge a whole-GPU pod on one of these nodes where idle reservations can go for it; as ``make_room``."""
         found = None if self.placer.taken_claim(pod) else self.placer.wait_for_device(pod, self._among(pod, within))
         if found is not None:
-            self.accounts.charge(queue_use.asked(self.snapshot, [pod]))
+            self.accounts.charge(asked_use(self.snapshot, [pod]))
         return found
 
     def _among(self, pod: PodRecord, within: NodeMask) -> NodeMask:
@@ -235,7 +519,7 @@ class Attempts:
         for number in range(len(placer.ways(pod.cls))):
             left, mark = mask, placer.statement.checkpoint()
             while (placed := placer.place_as(pod, number, left)) is not None:
-                use = queue_use.placed(self.snapshot, pod, placed)
+                use = placed_use(self.snapshot, pod, placed)
                 verdict = self.accounts.refusal(use)
                 if verdict is None:
                     self.accounts.charge(use)
@@ -252,7 +536,7 @@ class Attempts:
         """Why the queue of these pods, of one gang or a single one, can't take the least that they would use."""
         if self.accounts.tree.limits_nothing:
             return None
-        use = queue_use.least(self.snapshot, pods)
+        use = least_use(self.snapshot, pods)
         verdict = self.accounts.refusal(use)
         return None if verdict is None else HeldBack(verdict, use)
 
@@ -276,7 +560,7 @@ class Attempts:
         mask = self.placer.all_but(pod.cls.excluded)
         found = self.placer.wait_for_device(pod, both(mask, self.kept.open_to(self.placer)))
         if found is not None:
-            self.accounts.charge(queue_use.asked(self.snapshot, [pod]))
+            self.accounts.charge(asked_use(self.snapshot, [pod]))
         elif self.kept.off and self._comes_free_on_berths(pod, mask):
             return self._keep_off(pod.cls, mask)
         else:

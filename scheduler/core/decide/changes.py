@@ -1,21 +1,176 @@
 """What a snapshot can be changed by, as values: ``Snapshot.with_`` takes them, and gives another snapshot.
 
 Each says how the cluster would be, not how it came to that. What a pod that is gone had mounted, and the anti-affinity
-of its terms, stay where they are, as after an eviction on paper.
+of its terms, stay where they are, as after an eviction on paper. Parts that a change touches are copied first, others
+are shared; nodes and pods that differ are counted again in the end, each once.
 """
 
 from __future__ import annotations
 
+from collections import ChainMap
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 import msgspec
 
-from scheduler.core.decide.draft import Draft
+from gpu.request import MemoryAsk
+from scheduler.core.assumed.commits import Commits
 from scheduler.core.model.devices import SliceRecord
 from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.quota import QueueRecord
-from scheduler.core.model.records import NodeRecord
+from scheduler.core.model.records import NodeRecord, PodGroupRecord, PodRecord
+from scheduler.core.model.seen_pods import Pods
+from scheduler.core.model.settings import Settings
+from scheduler.core.nodes.ledger import Ledger
+from scheduler.core.preemption.victim_table import ResidentTable
+from scheduler.core.queues.queues import Queues
+from scheduler.core.queues.sums import Row
 from scheduler.core.queues.use import is_fixed
+from scheduler.core.scheduling_queue.messages import Key
+from scheduler.core.snapshot.node_count import Supposed, count_node
+
+
+@dataclass(slots=True, kw_only=True)
+class Draft:
+    """Parts of a snapshot, named as there. What is read off it is as far as the changes so far have made it."""
+
+    settings: Settings
+    ledger: Ledger
+    pods: Pods
+    pod_groups: Mapping[Key, PodGroupRecord]
+    commits: Commits
+    queues: Queues
+    residents: ResidentTable
+    gone: frozenset[str]
+    only: frozenset[str] | None
+    last: frozenset[str]
+    has_no_doubts: bool
+    supposes_nodes: bool
+    published: Mapping[str, tuple[SliceRecord, ...]]
+    #: There are nodes that reach other devices than is known: further ones, and those that have other labels.
+    has_other_nodes: bool = False
+    #: Parts that are copies by now.
+    _own: set[str] = field(default_factory=set)
+    #: Names of nodes, and UIDs of pods, to be counted again.
+    _nodes: dict[str, None] = field(default_factory=dict)
+    _pods: dict[str, None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Units are read when room is looked for, so a decision writes that table: it has one of its own."""
+        self.residents = self.residents.copy() if self.settings.makes_room else ResidentTable()
+
+    # --- what changes say ----------------------------------------------------------------------------------------
+    def put_node(self, node: NodeRecord) -> None:
+        """A node is there, or has another record."""
+        self._own_ledger()
+        known = self._node(node.name)
+        self.has_other_nodes |= known is None or known.labels != node.labels
+        if self.ledger.put(node):
+            self._nodes.update(dict.fromkeys(self.ledger.row_of))
+        self._nodes[node.name] = None
+        self._pods.update((pod.uid, None) for pod in self.pods.bound_to(node.name))
+        if known is None or known.smallest_card_mib != node.smallest_card_mib:
+            for pod in self.pods.bound_to(node.name):
+                self.residents.mark(pod)  # without a grant it counts by the cards of its node
+
+    def publish(self, node: str, slices: tuple[SliceRecord, ...]) -> None:
+        """Drivers publish these slices for a node, and no others that it alone reaches."""
+        self.published = {**self.published, node: slices}
+
+    def drop_pod(self, uid: str) -> None:
+        """A pod is gone."""
+        self._own_pods()
+        charges = self.commits.charges_of(uid)
+        record = self.pods.drop(uid)
+        self.gone |= {uid}
+        self._pods[uid] = None
+        self._nodes.update((charge.node, None) for charge in charges)
+        if record is not None:
+            self.residents.mark(record)
+            self._nodes[record.node] = None
+
+    def put_waiting(self, pod: PodRecord) -> None:
+        """A pod without a node asks something else."""
+        self._own_pods()
+        self.pods.put(pod)
+        self._pods[pod.uid] = None
+
+    def put_group(self, group: PodGroupRecord) -> None:
+        """A PodGroup has another record."""
+        key = group.namespace, group.name
+        self.pod_groups = ChainMap({key: group}, dict(self.pod_groups))
+        self.residents.mark_group((*key, ""))
+        self._pods.update((pod.uid, None) for pod in self.pods.members(*key))
+
+    def put_queue(self, queue: QueueRecord) -> None:
+        """A queue has another record, or is new."""
+        self._own_queues()
+        self.queues.records.put(queue)
+
+    # --- copies --------------------------------------------------------------------------------------------------
+    def _is_first(self, part: str) -> bool:
+        """Whether this part is to be copied now."""
+        is_first = part not in self._own
+        self._own.add(part)
+        return is_first
+
+    def _own_ledger(self) -> None:
+        if self._is_first("ledger"):
+            self.ledger = self.ledger.copy()
+
+    def _own_pods(self) -> None:
+        if self._is_first("pods"):
+            self.pods = self.pods.copy()
+
+    def _own_queues(self) -> None:
+        if self._is_first("queues"):
+            self.queues = self.queues.copy()
+
+    # --- the end -------------------------------------------------------------------------------------------------
+    def count(self) -> None:
+        """Count nodes and pods again, so that ledger and queues are those of what is known now."""
+        self._nodes.pop("", None)
+        if self._nodes:
+            self._own_ledger()
+            self._own_queues()
+        supposed, have_cards_changed = Supposed(evicted=self.gone), False
+        for name in self._nodes:
+            node = self._node(name)
+            if node is None:
+                continue
+            used = count_node(
+                node, name, pods=self.pods, commits=self.commits, settings=self.settings, supposed=supposed
+            )
+            self.ledger.write(name, used)
+            have_cards_changed |= self.queues.count_node(node, self.pods.bound_to(name))
+        if have_cards_changed:
+            self._pods.update((uid, None) for uid in self.pods.unbound if self._asks_memory(uid))
+        rows = {uid: self._row(uid) for uid in self._pods}
+        if rows:
+            self._own_queues()
+            self.queues.count_changed(rows)
+        self._nodes.clear()
+        self._pods.clear()
+
+    def _asks_memory(self, uid: str) -> bool:
+        """Whether what a pod counts for depends on the sizes of cards."""
+        requests = self.pods.records[uid].cls.requests()
+        return any(isinstance(ask, MemoryAsk) for request in requests for ask in request.shared)
+
+    def _row(self, uid: str) -> Row | None:
+        pod = self.pods.records.get(uid)
+        if pod is None:
+            return None
+        group = self.pod_groups.get((pod.namespace, pod.pod_group)) if pod.pod_group else None
+        charges = () if pod.node else self.commits.charges_of(uid)
+        is_victim = uid in self.commits.intents.victims
+        return self.queues.row(pod, group, charges, self._node(pod.node), is_victim=is_victim)
+
+    def _node(self, name: str) -> NodeRecord | None:
+        row = self.ledger.row_of.get(name)
+        return None if row is None else self.ledger.nodes[row]
+
 
 #: Below every priority that Kubernetes allows.
 _LOWEST: Final = -(1 << 31)
@@ -194,7 +349,7 @@ class NoRoomMade(msgspec.Struct, frozen=True):
 
 
 class NodesAsAsked(msgspec.Struct, frozen=True):
-    """Shares and members of gangs that fit nowhere get a node of their own (supposed_nodes.py)."""
+    """Shares and members of gangs that fit nowhere get a node of their own (single_pods.py)."""
 
     def apply(self, draft: Draft) -> None:
         """Suppose such nodes."""

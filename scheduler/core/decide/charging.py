@@ -12,18 +12,17 @@ from itertools import chain
 
 import msgspec
 
-from scheduler.core.decide import queue_use
-from scheduler.core.decide.attempts import Attempts
-from scheduler.core.decide.room_trial import OnPaper
+from scheduler.core.decide.attempts import Attempts, asked_use
+from scheduler.core.decide.preemption_trial import OnPaper
 from scheduler.core.model.plan import Entry, MakeRoom, Placement
 from scheduler.core.model.preemption import Action, Found, Intent, Moved, Moves, Place, Unit, Victim
 from scheduler.core.model.quota import NOTHING, Resources
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.nodes.table import GPUS, IDLE, LEAVING
+from scheduler.core.preemption.need import Need
 from scheduler.core.queues.accounts import Use
 from scheduler.core.queues.use import held, is_fixed, queue_of
-from scheduler.core.room.need import Need
 from scheduler.core.snapshot.node_mask import only
 
 
@@ -215,7 +214,7 @@ class Charging:
             return Place(pod.uid, placed.node, placed.devices)
         if placed is not None:
             return None
-        use = queue_use.asked(attempts.snapshot, [pod])
+        use = asked_use(attempts.snapshot, [pod])
         devices = attempts.placer.statement.table.devices[attempts.placer.statement.position_of[node]]
         if attempts.accounts.refusal(use) is not None:
             return None

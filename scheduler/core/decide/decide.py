@@ -1,33 +1,35 @@
 """``decide``: from what is known to what is to be done. Same snapshot, same time, same decision; it changes nothing.
 
 Groups are decided in order; each choice is charged on a working copy before the next is made, so no device is given
-twice by one decision (invariants.md, R5). Only what is awake is decided on (backlog/backlog.py): a decision costs what
-it places and what was touched, however much waits. What it learns of those that wait comes with it as notes, for the
-cluster to keep (``Cluster.learn``).
+twice by one decision (invariants.md, R5). Only what is active is decided on (scheduling_queue/queue.py).
+``decide_as_if`` decides on a changed snapshot: what would be done, and what those that wait would be told.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 import msgspec
 
-from scheduler.core.backlog.learned import Note
-from scheduler.core.backlog.notes import Notes
-from scheduler.core.backlog.ranked import Turns
-from scheduler.core.decide import costs
-from scheduler.core.decide.allowance import LIMITS, Allowance, Limits
+from scheduler.core.decide.allowance import (
+    COST_OF_PLACING,
+    LIMITS,
+    Allowance,
+    Limits,
+    cost_of_beginning,
+    cost_of_changing,
+    cost_of_judging,
+)
 from scheduler.core.decide.attempts import Attempts
-from scheduler.core.decide.berthing import Berthing
-from scheduler.core.decide.gangs import whole_gang
-from scheduler.core.decide.holders import Holders
-from scheduler.core.decide.lines import WholeLine
-from scheduler.core.decide.making import Making
-from scheduler.core.decide.returning import Returning
-from scheduler.core.decide.shapes import WholeShape
-from scheduler.core.decide.snapshot import Snapshot
+from scheduler.core.decide.changes import Change
+from scheduler.core.decide.gangs import WholeLine, whole_gang
+from scheduler.core.decide.nominations import Holders, Returning
+from scheduler.core.decide.preemption import Making
+from scheduler.core.decide.reserved_nodes import Berthing
+from scheduler.core.decide.single_pods import WholeShape
+from scheduler.core.decide.snapshot import Snapshot, file_touched, filing_touched
 from scheduler.core.decide.stale_gangs import StaleGangs
 from scheduler.core.model.plan import Entry, Placement, Withdraw
 from scheduler.core.model.pod_class import PodClass
@@ -37,6 +39,8 @@ from scheduler.core.model.records import PodRecord
 from scheduler.core.model.steps import Steps, ended
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.queues.order import QueueOrder
+from scheduler.core.scheduling_queue.effects import Note, Notes
+from scheduler.core.scheduling_queue.signatures import Turns
 from scheduler.core.snapshot.node_mask import both
 
 #: What a turn costs beside what is spent in it, in operations.
@@ -129,13 +133,13 @@ class _Deciding:
         yield from self.line_up()
         yield from self._turns(self.order)
         yield from self._turns(self.after_all)
-        yield costs.of_beginning(self.snapshot)
+        yield cost_of_beginning(self.snapshot)
         self._move_on(self._stuck())
         self.berthing.conclude()
         if self.holders is not None:
             self.holders.conclude()
         if self.snapshot.settings.makes_room and self.limits.makes_room:
-            yield costs.of_beginning(self.snapshot)
+            yield cost_of_beginning(self.snapshot)
             failing = self.holders.failing if self.holders is not None else {}
             yield from Making(self.attempts, self.entries, self.wall_s, failing, self.berthing).run()
         stale = StaleGangs(self.attempts, self.entries)
@@ -172,7 +176,7 @@ class _Deciding:
         self.berthing = Berthing(self.attempts, self.entries)
         self.order, self.after_all = QueueOrder(self.attempts.accounts), QueueOrder(self.attempts.accounts)
         self._serve_holders()
-        yield costs.of_beginning(self.snapshot)
+        yield cost_of_beginning(self.snapshot)
         for number, shape in shapes.items():
             yield _TURN
             whole_shape = WholeShape(Turns(shape, self.attempts.settled), self.attempts, self.entries)
@@ -232,8 +236,62 @@ class _Deciding:
             if pod.cls in hopeless or not attempts.allowance.has_left(pod.namespace) or not attempts.affords([pod]):
                 continue
             if attempts.placer.place(pod, both(doubted, attempts.placer.all_but(pod.cls.excluded))):
-                attempts.allowance.spend(pod.namespace, costs.PLACING)
+                attempts.allowance.spend(pod.namespace, COST_OF_PLACING)
                 self.entries.append(Withdraw(placement))
                 continue
-            attempts.allowance.spend(pod.namespace, costs.of_judging(self.snapshot, pod.cls))
+            attempts.allowance.spend(pod.namespace, cost_of_judging(self.snapshot, pod.cls))
             hopeless.add(pod.cls)
+
+
+#: Notes that are taken in one step, and what one costs, in operations.
+_NOTES_AT_ONCE: Final = 32
+_NOTING: Final = 20
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """A decision, and by UID the verdicts on pods that it leaves waiting."""
+
+    decision: Decision
+    verdicts: Mapping[str, Verdict]
+
+
+def decide_as_if(
+    snapshot: Snapshot, *changes: Change, now_ns: int, limits: Limits = LIMITS, wall_s: int = 0
+) -> Decision:
+    """Decide on a snapshot with these changes; ``OnlyThese`` among them keeps it to one group.
+
+    Nothing of ``snapshot`` changes. All that wait are judged again, so the first look at a cluster with much that waits
+    costs what the first decision on it did.
+    """
+    return decide(filed(snapshot, *changes, now_ns=now_ns), now_ns, limits, wall_s=wall_s)
+
+
+def answer_as_if(
+    snapshot: Snapshot, *changes: Change, uids: Iterable[str], now_ns: int, limits: Limits = LIMITS, wall_s: int = 0
+) -> Answer:
+    """Decide likewise, and return the verdicts on these pods (UIDs) besides."""
+    return ended(answering_as_if(snapshot, *changes, uids=uids, now_ns=now_ns, limits=limits, wall_s=wall_s))
+
+
+def answering_as_if(
+    snapshot: Snapshot, *changes: Change, uids: Iterable[str], now_ns: int, limits: Limits = LIMITS, wall_s: int = 0
+) -> Steps[Answer]:
+    """Do so in steps, which have to be given up when the cluster changes between two of them."""
+    changed = snapshot.with_(*changes)
+    yield cost_of_changing(snapshot)
+    yield from filing_touched(changed, now_ns)
+    decision = yield from deciding(changed, now_ns, limits, wall_s=wall_s)
+    for number, note in enumerate(decision.notes):
+        if number % _NOTES_AT_ONCE == 0:
+            yield _NOTES_AT_ONCE * _NOTING
+        note.take(changed.backlog)  # its own: with_ made it
+    yield _NOTING
+    said = changed.backlog.said
+    return Answer(decision, {uid: verdict for uid in uids if (verdict := said.verdict(uid)) is not None})
+
+
+def filed(snapshot: Snapshot, *changes: Change, now_ns: int) -> Snapshot:
+    """Return a snapshot with these changes that can be decided on."""
+    changed = snapshot.with_(*changes)
+    file_touched(changed, now_ns)
+    return changed

@@ -1,20 +1,19 @@
-"""A gang that waits: what it says, what is kept of its last start, and what wakes it."""
+"""A gang that waits: what it says, what is kept of its last start, and what wakes it.
+
+While what its start asks beside the nodes is the same, a verdict on it may still be true.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Final
 
 import msgspec
 
-from scheduler.core.backlog.asleep import KeptGang
-from scheduler.core.backlog.gang_lines import Alike, Lined, LineKey
-from scheduler.core.backlog.sayings import Key
-from scheduler.core.backlog.waiting_gang import Until
-from scheduler.core.decide.attempts import Attempts
-from scheduler.core.decide.known_classes import SEARCHED_ON_NS
+from scheduler.core.decide.attempts import SEARCHED_ON_NS, Attempts
 from scheduler.core.groups.quorum import Quorum
 from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.priority_order import Rank
@@ -23,6 +22,39 @@ from scheduler.core.model.records import PodGroupRecord, PodRecord
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.queues.accounts import HeldBack
 from scheduler.core.queues.use import is_fixed
+from scheduler.core.scheduling_queue.gang_signatures import Alike, Lined, LineKey, Until
+from scheduler.core.scheduling_queue.messages import Key
+from scheduler.core.scheduling_queue.unschedulable import KeptGang
+
+
+def asked_by_start(group: PodGroupRecord, state: Quorum, ready: Sequence[PodRecord], places: Hashable = ()) -> Hashable:
+    """All that the start of a gang depends on beside the nodes. ``places``: the Topologies that it names."""
+    members = tuple((pod.uid, pod.cls, pod.subgroup, pod.alone) for pod in ready)
+    return *_needs(group, state), members, places
+
+
+def speaks_of(kept: KeptGang, group: PodGroupRecord, state: Quorum, waiting: int) -> bool:
+    """Whether a gang needs what it needed when it was told, and has no fewer members: then that is still true."""
+    if not isinstance(kept.asked, tuple):
+        return False
+    return kept.asked[:5] == _needs(group, state) and waiting >= len(kept.asked[5])
+
+
+def _needs(group: PodGroupRecord, state: Quorum) -> tuple[Hashable, ...]:
+    return group.minimum, (group.tree, group.levels), tuple(state.lacks), state.bound, state.total
+
+
+def alike_of(
+    group: PodGroupRecord, state: Quorum, ready: Sequence[PodRecord], waiting: int, *, places: Hashable = ()
+) -> Alike | None:
+    """What the start depends on where that may be the same for others; else None. ``waiting``: how many members do."""
+    is_fresh = not state.bound and not state.done and len(ready) == waiting
+    if not is_fresh or any(pod.alone for pod in ready):
+        return None
+    runs = groupby((pod.cls, pod.subgroup) for pod in ready)
+    members = tuple((cls, subgroup, sum(1 for _ in run)) for (cls, subgroup), run in runs)
+    return Alike(group.minimum, state.total, group.tree, members, (group.levels, places) if group.levels else ())
+
 
 #: So much later members have their turn that were left over beside others that are kept off.
 _SOON_NS: Final = 1_000_000_000

@@ -1,4 +1,8 @@
-"""Gangs: they start whole or not at all; members beyond the minimum come one at a time."""
+"""Gangs: they start whole or not at all; members beyond the minimum come one at a time.
+
+A gang that has just its minimum comes before those that have more (kai-contract 14.12), so it gets one member, and its
+rank is looked at again after each. Of gangs that ask the same the first that can't start speaks for all that are left.
+"""
 
 from __future__ import annotations
 
@@ -8,28 +12,93 @@ from typing import Final
 
 import msgspec
 
-from scheduler.core.backlog.gang_lines import Alike
-from scheduler.core.backlog.gang_pace import LARGE
-from scheduler.core.backlog.waiting_gang import Until, WaitingGang
-from scheduler.core.decide import costs, queue_use, start_asks
-from scheduler.core.decide.attempts import Attempts
-from scheduler.core.decide.beside_gang import BesideGang
-from scheduler.core.decide.extras import Extras
-from scheduler.core.decide.filing import obstacle
-from scheduler.core.decide.gang_start import started, started_on_supposed_nodes, started_within
-from scheduler.core.decide.gang_trying import Start
-from scheduler.core.decide.gang_waits import GangWaits
-from scheduler.core.decide.place_bounds import PlaceBound, records_of, requires_levels
+from scheduler.core.decide.allowance import COST_OF_HOLDING_BACK, COST_OF_PLACING, cost_of_judging
+from scheduler.core.decide.attempts import Attempts, KeptOff, asked_amounts, asked_use, least_amounts, least_use
+from scheduler.core.decide.gang_places import PlaceBound, records_of, requires_levels
+from scheduler.core.decide.gang_start import Start, started, started_on_supposed_nodes, started_within
+from scheduler.core.decide.gang_waits import GangWaits, alike_of, asked_by_start, speaks_of
+from scheduler.core.decide.single_pods import BesideGang, Outcome, decide_alone
+from scheduler.core.decide.snapshot import obstacle
 from scheduler.core.groups.quorum import Quorum
 from scheduler.core.groups.surplus import Surplus
 from scheduler.core.model.plan import Entry
 from scheduler.core.model.pod_class import PodClass
-from scheduler.core.model.priority_order import Candidate, Rank, order_members
+from scheduler.core.model.priority_order import ABOVE, Candidate, Rank, order_members
 from scheduler.core.model.quota import Resources
 from scheduler.core.model.records import PodGroupRecord, PodRecord
 from scheduler.core.model.verdict import CLAIMS_IN_USE, Code, TopologyCause, Verdict
+from scheduler.core.queues.accounts import HeldBack
+from scheduler.core.scheduling_queue.gang_signatures import Alike, GangLine, Until, WaitingGang
+from scheduler.core.scheduling_queue.signatures import Turns
+from scheduler.core.scheduling_queue.unschedulable import LARGE
 
-#: What a gang costs that does not start, and each of its members that was passed over, in operations (costs.py).
+
+@dataclass(slots=True)
+class Extras:
+    """One gang's in one decision. ``above`` as in ``Candidate``. ``is_starting``: its minimum is on its way.
+
+    ``may_sleep``: whether all of them fit nowhere, so that nothing is to be decided until that may have changed.
+    """
+
+    surplus: Surplus
+    attempts: Attempts
+    entries: list[Entry]
+    above: int
+    is_starting: bool
+    may_sleep: bool = True
+    #: The least that any of them would use that the queue does not take; may_sleep: what wakes them all.
+    held_back: HeldBack | None = None
+    #: Whether one of them fits on nodes only that are kept for others, or is left to the next decision.
+    is_kept_off: bool = False
+    is_put_off: bool = False
+    #: Where the gang runs, if it asks for a place; and why the first member found none there.
+    beside: BesideGang | None = None
+    out_of_place: Verdict | None = None
+    _has_failed: bool = False
+
+    def turn(self) -> bool:
+        """Decide until one is placed; return whether there is another turn to come."""
+        while (pod := self.surplus.take()) is not None:
+            if self.attempts.keep_room(pod) if self.is_starting else self._is_served(pod):
+                self.surplus.placed()
+                self.above = ABOVE
+                return True
+        return False
+
+    def _is_served(self, pod: PodRecord) -> bool:
+        outcome, notes = self._decided(pod), self.attempts.notes
+        if isinstance(outcome, HeldBack):
+            notes.say((pod.uid,), outcome.verdict)
+            self._hold_back(outcome)
+            return False
+        if isinstance(outcome, KeptOff):
+            notes.say((pod.uid,), outcome.verdict)
+            self.is_kept_off = True
+        if isinstance(outcome, Verdict):
+            notes.say((pod.uid,), outcome)
+        self.is_put_off = self.is_put_off or outcome is Outcome.PUT_OFF
+        fits_nowhere = isinstance(outcome, Verdict) and notes.kept(pod.cls) is not None
+        self.may_sleep = self.may_sleep and fits_nowhere and not pod.alone and self.held_back is None
+        self._has_failed = True
+        return outcome is Outcome.SERVED
+
+    def _decided(self, pod: PodRecord) -> Outcome | Verdict | HeldBack | KeptOff:
+        if self.beside is None:
+            return decide_alone(pod, self.attempts, self.entries)
+        outcome = self.beside.decide(pod, self.attempts, self.entries)
+        if isinstance(outcome, Verdict) and outcome.topology is not None:
+            self.out_of_place = self.out_of_place or outcome
+        return outcome
+
+    def _hold_back(self, held: HeldBack) -> None:
+        """They sleep for their queue if it is what keeps all of them."""
+        self.may_sleep = self.may_sleep and not self._has_failed
+        known = self.held_back or held
+        use, is_there = held.use.or_less(known.use), held.is_there or known.is_there
+        self.held_back = HeldBack(held.verdict, use, is_there)
+
+
+#: What a gang costs that does not start, and each of its members that was passed over, in operations (allowance.py).
 _TRYING: Final = 50
 _PASSING: Final = 5
 
@@ -74,13 +143,13 @@ class WholeGang:
         Counted once, since each queue above asks for it again.
         """
         if self._use is None:
-            self._use = queue_use.asked(self.attempts.snapshot, self._next_up).amounts
+            self._use = asked_use(self.attempts.snapshot, self._next_up).amounts
         return self._use
 
     @property
     def least(self) -> Resources:
         """The least that they come to use, wherever they are placed."""
-        return queue_use.least(self.attempts.snapshot, self._next_up).amounts
+        return least_use(self.attempts.snapshot, self._next_up).amounts
 
     @property
     def _next_up(self) -> Sequence[PodRecord]:
@@ -133,7 +202,7 @@ class WholeGang:
         next_ns = pace.next_ns(self.gang.key) if pace.is_large(self.gang.key) else 0
         if self.state.is_met or self.attempts.now_ns >= next_ns or kept is None:
             return False
-        if not start_asks.speaks_of(kept, self.group, self.state, len(self.pods)):
+        if not speaks_of(kept, self.group, self.state, len(self.pods)):
             return False
         self.waits.wake_at(next_ns)
         self.waits.explain(kept.verdict)
@@ -283,7 +352,7 @@ class WholeGang:
         """All that its start depends on beside the nodes: of Topologies, and of domains in which others of it run."""
         bounds = {} if isinstance(self.bounds, Verdict) else self.bounds
         running = tuple((node, bound.running_in) for node, bound in bounds.items() if bound.running)
-        return start_asks.asked(self.group, self.state, ready, (self._topologies(), running))
+        return asked_by_start(self.group, self.state, ready, (self._topologies(), running))
 
     def _carry_out(self, start: Start) -> None:
         if start.waiting:
@@ -300,14 +369,17 @@ class WholeGang:
         return max(1, self.state.missing(ready).total - len(start.placed) - len(start.waiting))
 
     def _alike(self, ready: Sequence[PodRecord]) -> Alike | None:
-        """What its start depends on; None where that is not the same for others, or it costs much (gang_pace.py)."""
+        """What its start depends on; None where that is not the same for others, or it costs much.
+
+        See unschedulable.py.
+        """
         if self.attempts.notes.pace.is_large(self.gang.key) or self.attempts.snapshot.supposes_nodes:
             return None
-        found = start_asks.alike(self.group, self.state, ready, len(self.pods), places=self._topologies())
+        found = alike_of(self.group, self.state, ready, len(self.pods), places=self._topologies())
         return found if found is not None and self._cost(ready) <= LARGE else None
 
     def _is_in_turn(self, ready: Sequence[PodRecord]) -> bool:
-        """Whether the start of a gang is tried now; one that costs much is tried seldom (gang_pace.py)."""
+        """Whether the start of a gang is tried now; one that costs much is tried seldom (unschedulable.py)."""
         next_ns = self.attempts.notes.pace.next_ns(self.gang.key)
         if next_ns <= self.attempts.now_ns or self._cost(ready) <= LARGE:
             return True
@@ -316,8 +388,8 @@ class WholeGang:
 
     def _cost(self, ready: Sequence[PodRecord]) -> int:
         """About what it takes to try the start to its end."""
-        classes = sum(costs.of_judging(self.attempts.snapshot, cls) for cls in self.waits.classes)
-        return _TRYING + _PASSING * len(ready) + costs.PLACING * self.state.total + classes
+        classes = sum(cost_of_judging(self.attempts.snapshot, cls) for cls in self.waits.classes)
+        return _TRYING + _PASSING * len(ready) + COST_OF_PLACING * self.state.total + classes
 
 
 def whole_gang(gang: WaitingGang, attempts: Attempts, entries: list[Entry]) -> WholeGang | None:
@@ -373,3 +445,61 @@ def _incomplete(start: Start, state: Quorum) -> Verdict:
         required=state.minimum,
         subgroup=state.failed_in(*start.short),
     )
+
+
+@dataclass(slots=True)
+class WholeLine:
+    """The gangs of a line in one decision: one of them a turn."""
+
+    turns: Turns[GangLine]
+    attempts: Attempts
+    entries: list[Entry]
+
+    @property
+    def rank(self) -> Rank | None:
+        """The rank of the gang that is decided on next."""
+        return self.turns.first()
+
+    @property
+    def queue(self) -> str:
+        """The queue of all its gangs."""
+        return self.turns.of.key.queue
+
+    @property
+    def use(self) -> Resources:
+        """What the members that start the next gang would count for in it."""
+        return asked_amounts(self.attempts.snapshot, self.turns.of.needed)
+
+    @property
+    def least(self) -> Resources:
+        """The least that they come to use, wherever they are placed."""
+        return least_amounts(self.attempts.snapshot, self.turns.of.needed)
+
+    @property
+    def classes_next(self) -> Iterable[PodClass]:
+        """Of the members that start the next gang."""
+        return [cls for cls, _ in self.turns.of.needed]
+
+    def is_settled(self) -> bool:
+        """Whether a gang that asks the same could not start: then they sleep on, and say what that one says."""
+        return self.attempts.notes.has_failed(self.turns.of.key.alike)
+
+    def decide(self) -> bool:
+        """Decide on one gang; return whether there is another turn to come.
+
+        There is none after a gang that neither starts nor says that its like can't: it is left to the next decision.
+        The line stays awake then. So it does if its queue takes no more, or nodes are kept for others: each behind has
+        to be looked at once, as far as the namespace may go on.
+        """
+        line = self.turns.of
+        key, before = line.gang(self.turns.take()), len(self.entries)
+        if key in self.attempts.settled_gangs:
+            return True
+        whole = whole_gang(self.attempts.snapshot.backlog.gang(key), self.attempts, self.entries)
+        if whole is None:
+            return True
+        whole.decide()
+        if whole.waits.is_held_back or whole.waits.is_kept_off:
+            self.attempts.allowance.spend(line.key.namespace, COST_OF_HOLDING_BACK)
+            return self.attempts.allowance.has_left(line.key.namespace) or self.attempts.put_off()
+        return len(self.entries) > before or whole.waits.alike != line.key.alike

@@ -1,8 +1,14 @@
-"""Placing one pod at a time on a statement: the best node of its class, devices on it, the charge."""
+"""Placing one pod at a time on a statement: the best node of its class, devices on it, the charge.
+
+A pod that excludes devices takes no more devices that nobody uses than it would without that: an exclusion chooses
+between devices, it opens none. Idle reservations are capacity for whole GPUs: only those with an empty book and nobody
+on the way are given up, and devices that are leaving already count, so that a pod that waits does not cost a second.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import Final
 
 import msgspec
@@ -10,12 +16,11 @@ import numpy as np
 
 from gpu.handover import PlannedDevice
 from gpu.request import MemoryAsk, SharedAsk
+from gpu.share import NANO_PER_DEVICE
 from scheduler.core.assumed.slow_nodes import Doubt
-from scheduler.core.backlog.rule_watch import asks_others
-from scheduler.core.decide.exclusions import opens_by_exclusion
-from scheduler.core.decide.idle_reservations import Sacrifice, find_sacrifice
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.devices.device_choice import choose_answered, choose_devices, new_groups, without_silent
+from scheduler.core.filters.registry import OK
 from scheduler.core.model.devices import ClaimChoice, DeviceRefusal
 from scheduler.core.model.plan import Alone, Attempt, Bind, Hold, Join, Placement, Prepare, Retire
 from scheduler.core.model.pod_class import PodClass, VolumeChoice
@@ -23,12 +28,83 @@ from scheduler.core.model.records import PodRecord
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.nodes import volume_limits
 from scheduler.core.nodes.device_sightings import NO_PROSPECT
-from scheduler.core.nodes.table import CPU, IDLE, LEAVING, MEMORY, Bools
+from scheduler.core.nodes.table import CPU, GPUS, IDLE, LEAVING, MEMORY, Bools, Device
 from scheduler.core.nodes.volume_statement import Refusal
 from scheduler.core.queues.use import charge_of
+from scheduler.core.scheduling_queue.hints import asks_others
+from scheduler.core.scores.binpack import BINPACK
 from scheduler.core.scores.ranking import Ranking
 from scheduler.core.snapshot.node_mask import NodeMask, all_but
 from scheduler.core.snapshot.statement import NOTHING_CHOSEN, Chosen, Part, Room, Statement
+
+
+def opens_by_exclusion(statement: Statement, ranking: Ranking, position: int, parts: Sequence[Part]) -> bool:
+    """Whether devices in use on any node would serve more of the shares than ``parts``, if none were excluded."""
+    unused = _unused(parts, statement.table.devices[position])
+    return bool(unused) and any(_least_unused(statement, ranking, other) < unused for other in ranking.in_use())
+
+
+def _least_unused(statement: Statement, ranking: Ranking, position: int) -> int:
+    """How many devices that nobody uses the shares would take on a node, if none were excluded."""
+    devices, node = statement.table.devices[position], statement.nodes[position]
+    numbers = (str(number) for number in count())
+    found = choose_devices(
+        ranking.asks,
+        devices,
+        node,
+        room=statement.room(position, ranking.cls.demand, [node.resource_of(ask.profile) for ask in ranking.asks]),
+        order=BINPACK,
+        rule=msgspec.structs.replace(ranking.rule, not_uuids=()),
+        new_group=lambda _: next(numbers),
+    )
+    return len(ranking.asks) if found is None else _unused(found, devices)
+
+
+def _unused(parts: Sequence[Part], devices: tuple[Device, ...]) -> int:
+    return sum(part.slot is None or devices[part.slot].free_nano == NANO_PER_DEVICE for part in parts)
+
+
+class Sacrifice(msgspec.Struct, frozen=True, gc=False):
+    """A node that holds the pod once ``devices`` are given back; ``owed`` counts them and those leaving already."""
+
+    position: int
+    devices: tuple[Device, ...]
+    owed: int
+
+
+def find_sacrifice(statement: Statement, ranking: Ranking, cls: PodClass, mask: NodeMask) -> Sacrifice | None:
+    """The node where the fewest idle reservations have to go, then the smallest name; None if none would do."""
+    need = cls.demand.gpus
+    if not need or cls.request.is_shared or not ranking.known:
+        return None
+    ok = ranking.eligible == OK
+    if volumes := volume_limits.coming_of_class(cls, statement.attaching.limited_driver):
+        ok &= statement.attaching.fits(volumes, slice(None))
+    if cls.unbound:
+        ok &= statement.binding.fits(cls.unbound, slice(None))
+    if cls.devices:
+        ok &= statement.allocating.fits(cls.devices, slice(None))
+    if mask is not None:
+        ok &= mask
+    free = statement.table.free
+    for row, amount in statement.amounts(cls.demand):
+        if row != GPUS:
+            ok &= free[row] >= amount
+    idle, leaving = statement.table.extra[IDLE], statement.table.extra[LEAVING]
+    if cls.constraints.aligned is not None:
+        # On which NUMA node a device comes back is not known: where some do, the pod is tried.
+        fits = statement.aligning.fits(statement.table, cls.constraints.aligned, slice(None))
+        ok &= fits | (idle > 0) | (leaving > 0)
+    missing = need - free[GPUS]
+    ok &= missing <= idle + leaving
+    if not ok.any():
+        return None
+    position = int(np.where(ok, np.maximum(missing - leaving, 0), np.iinfo(np.int64).max).argmin())
+    owed = int(missing[position])
+    fresh = max(0, owed - int(leaving[position]))
+    candidates = [device for device in statement.table.devices[position] if device.is_idle and device.is_gpu]
+    return Sacrifice(position, tuple(candidates[:fresh]), owed)
+
 
 #: Sizes of cards that are told apart.
 _MOST_SIZES: Final = 7
@@ -175,7 +251,7 @@ class Placer:
         return self.statement.allocating.choices(pod, chosen, way.backing)
 
     def _opens_by_exclusion(self, cls: PodClass, position: int, parts: tuple[Part, ...]) -> bool:
-        """Whether devices in use would serve more of the shares if the pod excluded none (exclusions.py)."""
+        """Whether devices in use would serve more of the shares if the pod excluded none (placer.py)."""
         return bool(cls.not_uuids) and opens_by_exclusion(self.statement, self.ranking(cls), position, parts)
 
     def wait_for_device(self, pod: PodRecord, mask: NodeMask = None) -> tuple[str, list[Retire]] | None:

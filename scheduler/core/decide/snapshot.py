@@ -1,9 +1,10 @@
-"""What a decision reads: all of it, and nothing else. A decision changes none of it (backlog/notes.py).
+"""What a decision reads: all of it, and nothing else. A decision changes none of it (scheduling_queue/effects.py).
 
 It is a view, not a copy, since a copy of a cluster with 50,000 pods would cost more than the decision: good until the
-cluster takes the next event. A caller that keeps it longer is refused (``StaleSnapshot``). One that is changed
-(``with_``) is another view: what the change touches is copied, the rest is shared, and the snapshot that it came from
-stays as it was.
+cluster takes the next event. A caller that keeps it longer is refused (``StaleSnapshot``). One that is changed is a
+copy of what differs (changes.py).
+
+Before a decision each pod that something has touched is filed where it belongs: to a signature, a gang, or nowhere.
 """
 
 from __future__ import annotations
@@ -11,20 +12,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
 from scheduler.core.assumed.backoff import Setback
 from scheduler.core.assumed.commits import Commits
 from scheduler.core.assumed.slow_nodes import Doubt
-from scheduler.core.backlog.backlog import Backlog
-from scheduler.core.backlog.recounts import NOTHING, Recounts
-from scheduler.core.backlog.sayings import Key
 from scheduler.core.claims.inventory import InventoryView
 from scheduler.core.convert.owners import Owners
-from scheduler.core.decide.changes import Change
-from scheduler.core.decide.draft import Draft
+from scheduler.core.decide.changes import Change, Draft
 from scheduler.core.groups.quorum import Quorum, Succeeded, quorum
 from scheduler.core.model.devices import SliceRecord
 from scheduler.core.model.plan import Placement
@@ -34,6 +31,7 @@ from scheduler.core.model.seen_pods import Pods
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.stale import StaleFacts
 from scheduler.core.model.steps import Steps, ended
+from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.nodes.claim_statement import ClaimStatement
 from scheduler.core.nodes.device_sightings import Sightings
 from scheduler.core.nodes.ledger import Ledger
@@ -45,10 +43,12 @@ from scheduler.core.nodes.storage import Storage
 from scheduler.core.nodes.table import Int64s
 from scheduler.core.nodes.volume_limits import AttachStatement
 from scheduler.core.nodes.volume_statement import VolumeStatement
+from scheduler.core.preemption.need import Need
+from scheduler.core.preemption.trial import Trial
+from scheduler.core.preemption.victim_table import ResidentTable
 from scheduler.core.queues.queues import Queues
-from scheduler.core.room.need import Need
-from scheduler.core.room.table import ResidentTable
-from scheduler.core.room.trial import Trial
+from scheduler.core.scheduling_queue.messages import Key
+from scheduler.core.scheduling_queue.queue import NO_RECOUNTS, Recounts, SchedulingQueue
 from scheduler.core.scores.score import Scores
 from scheduler.core.snapshot.node_count import Supposed, count_node
 from scheduler.core.snapshot.pod_counts import PodCounts
@@ -57,7 +57,8 @@ from scheduler.core.topology.topologies import Topologies
 
 #: By node: what was supposed, and what is used then.
 Counted: TypeAlias = dict[str, tuple[Supposed, Occupancy]]
-#: Finds the victims for a need, by one of these actions; leaves statement and accounts as they were (room/search.py).
+#: Finds the victims for a need, by one of these actions; leaves statement and accounts as they were
+#: (preemption/search.py).
 FindRoom: TypeAlias = Callable[[Need, Trial, Sequence[Action]], Steps[Found | NoRoom]]
 
 
@@ -99,14 +100,14 @@ class Snapshot:
     topologies: Topologies
     judge: Callable[[PodRecord], PodRecord]
     doubts: Mapping[str, Doubt]
-    backlog: Backlog
+    backlog: SchedulingQueue
     scores: Scores
     queues: Queues
     find_room: FindRoom
     room_facts: RoomFacts
     residents: ResidentTable
     stale: StaleFacts
-    recounts: Recounts = NOTHING
+    recounts: Recounts = NO_RECOUNTS
     counted: Counted = field(default_factory=dict)
     gone: frozenset[str] = frozenset()
     only: frozenset[str] | None = None
@@ -162,7 +163,7 @@ class Snapshot:
             published=draft.published,
             supposed_devices=self._devices_with(draft),
             backlog=_all_awake(draft),
-            recounts=NOTHING,
+            recounts=NO_RECOUNTS,
             counted={},
         )
 
@@ -305,12 +306,75 @@ class Snapshot:
         return bound, [pod for pod in on_their_way if pod is not None and not pod.node]
 
 
-def _all_awake(draft: Draft) -> Backlog:
+def _all_awake(draft: Draft) -> SchedulingQueue:
     """A backlog that knows nothing of those who wait but that they do."""
-    made, pods = Backlog(draft.ledger), draft.pods
+    made, pods = SchedulingQueue(draft.ledger), draft.pods
     waiting = [*pods.unbound] if draft.only is None else sorted(draft.only & pods.unbound.keys())
     made.touched.update(waiting)
     for pod in map(pods.records.__getitem__, waiting):
         if pod.pod_group:
             made.touch_gang(pod.namespace, pod.pod_group, waits=True)
     return made
+
+
+#: Pods that are filed in one step; and what one costs, in operations.
+_AT_ONCE: Final = 64
+_FILING: Final = 8
+
+
+def file_touched(snapshot: Snapshot, now_ns: int) -> None:
+    """Take everything into account that has happened since the last decision, time included."""
+    ended(filing_touched(snapshot, now_ns))
+
+
+def filing_touched(snapshot: Snapshot, now_ns: int) -> Steps[None]:
+    """Do so in steps, in a snapshot of which nobody else has the backlog."""
+    backlog = snapshot.backlog
+    backlog.touch_due(now_ns)
+    touched, backlog.touched = backlog.touched, set()
+    for number, uid in enumerate(sorted(touched), 1):
+        if number % _AT_ONCE == 0:
+            yield _AT_ONCE * _FILING
+        _file(snapshot, uid, now_ns)
+        if (intent := snapshot.commits.intents.holders.get(uid)) is not None:
+            backlog.resting.wake((intent.id,))  # it says again what the pod waits for
+    backlog.wake(snapshot.generation)
+
+
+def _file(snapshot: Snapshot, uid: str, now_ns: int) -> None:
+    pod, backlog = snapshot.pod(uid), snapshot.backlog
+    backlog.said.release(uid)
+    if pod is None or pod.node or pod.deleting or snapshot.is_spoken_for(uid):
+        backlog.drop(uid)
+    elif pod.pod_group:
+        backlog.take_out(uid)  # what it says is said by its gang
+    elif pod.gated:
+        backlog.drop(uid)
+    else:
+        _file_alone(snapshot, snapshot.judged(pod, now_ns), now_ns)
+
+
+def _file_alone(snapshot: Snapshot, judged: PodRecord, now_ns: int) -> None:
+    backlog = snapshot.backlog
+    verdict, next_ns = obstacle(snapshot, judged, now_ns)
+    if next_ns is not None:
+        backlog.wake_at(next_ns, judged.uid)
+    if verdict is not None:
+        backlog.hold(judged.uid, verdict)
+    else:
+        backlog.file(judged, is_apart=bool(judged.alone))
+
+
+def obstacle(snapshot: Snapshot, pod: PodRecord, now_ns: int) -> tuple[Verdict | None, int | None]:
+    """Why a pod may not be placed now on any node; and when time alone changes something about that."""
+    if pod.blocker is not None:
+        return pod.blocker, None
+    if (by_owner := snapshot.owners.verdict(pod, now_ns)) is not None:
+        not_seen = by_owner.code is Code.OWNER_NOT_SEEN
+        return by_owner, snapshot.owners.next_change_ns(pod) if not_seen else None
+    setback = snapshot.setback(pod.uid)
+    if setback is None:
+        return None, None
+    is_backing_off = now_ns < setback.until_ns
+    verdict = Verdict(code=Code.BACKING_OFF, detail=setback.reason) if is_backing_off else None
+    return verdict, setback.next_change_ns(now_ns)

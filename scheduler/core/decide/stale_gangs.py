@@ -1,14 +1,9 @@
 """Gangs that can't be whole any more: what is left of them goes after a grace time (the last phase of a decision; S4).
 
 A gang starts whole, but a member may be deleted on its way, refused by kubelet, or lost with its node. Then the rest
-holds devices for nothing. If the gang is not whole again within the grace time (kai-contract 4.7: 60 s, or what its
-PodGroup says in ``stalenessGracePeriod``, where less than nothing is for ever), its bound members are evicted, so that
-their controller starts them again, together. What is whole is said by the tree of minimums (groups/quorum.py).
-
-A member that is on its way when the time is over is waited for; that it was on its way, and failed, gives no second
-time. A gang that waiting members could complete is not released yet: the next decisions place them (kai-contract
-14.13). They have half a minute for it. Nor is one for which room is being made: in KAI, too, this comes after
-preempting.
+holds devices for nothing. If the gang is not whole again within the grace time (kai-contract 14.13), and could not be
+completed now by members that wait, the rest is released. Whether it could is a decision that changes nothing, on a
+working copy of its own.
 """
 
 from __future__ import annotations
@@ -17,14 +12,74 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from scheduler.core.backlog.sayings import Key
-from scheduler.core.decide.attempts import Attempts
-from scheduler.core.decide.completing import can_complete, candidates
+from scheduler.core.decide.attempts import Attempts, least_use
+from scheduler.core.decide.gang_search import Search, Tried
+from scheduler.core.decide.placer import Placer
+from scheduler.core.decide.snapshot import Snapshot, obstacle
 from scheduler.core.model.plan import Entry, Evict, MakeRoom, placements
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.preemption import Victim
+from scheduler.core.model.priority_order import order_members
 from scheduler.core.model.records import PodGroupRecord, PodRecord
 from scheduler.core.model.stale import Stale, StaleFacts, StaleMemo
-from scheduler.core.room.need import owner_of
+from scheduler.core.preemption.need import owner_of
+from scheduler.core.queues.accounts import Accounts
+from scheduler.core.scheduling_queue.messages import Key
+
+
+def candidates(snapshot: Snapshot, group: PodGroupRecord, now_ns: int) -> list[PodRecord]:
+    """Members that wait for nothing but room, in their order."""
+    waiting = snapshot.waiting_members(group.namespace, group.name, now_ns)
+    return order_members(pod for pod in waiting if not pod.gated and obstacle(snapshot, pod, now_ns)[0] is None)
+
+
+def can_complete(snapshot: Snapshot, group: PodGroupRecord, waiting: list[PodRecord], now_ns: int) -> bool:
+    """Whether these members reach the gang's minimum with the room that there is, or that idle reservations hold."""
+    state = snapshot.quorum(group)
+    if group.blocker is not None or not waiting or not state.is_reachable(waiting):
+        return False
+    return Search(state, waiting, _Trying(snapshot, Placer(snapshot), snapshot.queues.accounts())).run()
+
+
+@dataclass(slots=True)
+class _Trying:
+    """Places members on a working copy that nobody else sees."""
+
+    snapshot: Snapshot
+    placer: Placer
+    accounts: Accounts
+    #: Classes that fit nowhere. A decision only ever charges, so that holds until something is taken back.
+    hopeless: set[PodClass] = field(default_factory=set)
+
+    def place(self, pod: PodRecord) -> Tried:
+        """Give a member a place, or one that comes free when idle reservations go."""
+        is_shut = pod.cls in self.hopeless and not (pod.cls.rules is not None and pod.cls.rules.may_open)
+        if is_shut or self.placer.taken_claim(pod):
+            return Tried.PASSED
+        use = least_use(self.snapshot, [pod])
+        if self.accounts.refusal(use) is not None:
+            return Tried.STOPPED
+        mask = self.placer.all_but(pod.cls.excluded)
+        if self.placer.place(pod, mask) or self.placer.wait_for_device(pod, mask):
+            self.accounts.charge(use)
+            return Tried.PLACED
+        self.hopeless.add(pod.cls)
+        return Tried.PASSED
+
+    def failed(self, subgroup: str, placed: int) -> None:
+        """Nothing is reported."""
+
+    def checkpoint(self) -> tuple[int, int]:
+        """A point to come back to."""
+        return self.placer.statement.checkpoint(), self.accounts.checkpoint()
+
+    def rollback(self, mark: tuple[int, int]) -> None:
+        """Take back all places since ``mark``."""
+        if self.checkpoint() != mark:
+            self.placer.statement.rollback(mark[0])
+            self.accounts.rollback(mark[1])
+            self.hopeless.clear()
+
 
 _S: Final = 1_000_000_000
 #: So long a gang is not released after its time because waiting members could complete it.

@@ -1,23 +1,25 @@
 """Why a class fits nowhere: reasons counted over nodes, and the smallest change known to help.
 
-A node that may not be used at all counts once, with the first reason; one that may counts for each thing it lacks.
+A node that may not be used at all counts once, with the first reason; one that may counts for each thing it lacks, and
+how much more its devices would have to have free. Nodes that have the devices, though none that will do, count by rule
+(device_fit.py): by UUID or index, by the mode and the compute of their tenants.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain, count
+from dataclasses import dataclass
+from itertools import chain, count, zip_longest
 
+import msgspec
 import numpy as np
 
-from gpu.request import FractionAsk
+from gpu.request import FractionAsk, SharedAsk
+from gpu.share import NANO_PER_DEVICE
 from gpu.slices import slice_resource
 from scheduler.core.assumed.slow_nodes import Doubt
-from scheduler.core.devices.device_choice import choose_devices, without_silent
-from scheduler.core.devices.device_fit import Pool, cards_hold, largest_mib, pools_of
-from scheduler.core.explain.ruled_out import ruled_out
-from scheduler.core.explain.shortfall import missing
-from scheduler.core.explain.units import GPU_MEMORY, GPU_SHARE, UNITS, Lack, unit
+from scheduler.core.devices.device_choice import choose_answered, choose_devices, without_silent
+from scheduler.core.devices.device_fit import DeviceFit, Pool, cards_hold, largest_fit, largest_mib, pools_of, rule_of
 from scheduler.core.filters.place import Place
 from scheduler.core.filters.registry import OK
 from scheduler.core.filters.resource_claims import ResourceSource
@@ -46,6 +48,168 @@ from scheduler.core.scores.ranking import Ranking
 from scheduler.core.snapshot.node_mask import NodeMask
 from scheduler.core.snapshot.statement import Statement
 from wire import names
+
+#: What is lacking of a resource that is no resource of Kubernetes.
+GPU_SHARE = "gpu-share"
+GPU_MEMORY = "gpu-memory"
+COMPUTE = "compute"
+
+#: What a shortfall is counted in, by resource; GPUs first, since they are what people wait for.
+UNITS = {
+    GPU_SHARE: "nano_gpu",
+    GPU_MEMORY: "gpu_mem_mib",
+    COMPUTE: "compute_percent",
+    names.GPU_RESOURCE: "gpu",
+    names.CPU_RESOURCE: "cpu_milli",
+    names.MEMORY_RESOURCE: "mem_mib",
+    names.EPHEMERAL_STORAGE_RESOURCE: "ephemeral_mib",
+    names.PODS_RESOURCE: "pods",
+}
+
+
+@dataclass(slots=True)
+class Lack:
+    """One thing that some of the usable nodes lack: which ones, and how much of it each, in ``unit``."""
+
+    kind: str
+    resource: str
+    unit: str
+    where: Bools
+    amount: Int64s
+
+
+def unit(resource: str) -> str:
+    """What a shortfall of it is counted in."""
+    return UNITS.get(resource, resource)
+
+
+def missing(statement: Statement, cls: PodClass, pool: Pool, short: Bools) -> Int64s:
+    """All that is missing at each position where it is ``short``, in the unit of the first ask.
+
+    The largest ask has the best device, and so on; GPUs that could be opened are among them.
+    """
+    first = pool.asks[0]
+    wanted = sorted((_amount(ask) for ask in pool.asks if type(ask) is type(first)), reverse=True)
+    spare = pool.spare(statement.table, slice(None), dict(statement.amounts(cls.demand))) if len(wanted) > 1 else None
+    found = np.zeros(len(statement.nodes), np.int64)
+    for position in np.flatnonzero(short).tolist():
+        node = statement.nodes[position]
+        left = [
+            largest_fit(first, device, node)
+            for device in statement.table.devices[position]
+            if device.is_open and device.is_gpu
+        ]
+        if spare is not None:
+            whole = NANO_PER_DEVICE if isinstance(first, FractionAsk) else node.largest_card_mib
+            left += [whole] * min(max(int(spare[position]), 0), len(wanted))
+        left.sort(reverse=True)
+        more = sum(max(ask - has, 0) for ask, has in zip_longest(wanted, left[: len(wanted)], fillvalue=0))
+        found[position] = min(more, MOST_ASKED)
+    return found
+
+
+def _amount(ask: SharedAsk) -> int:
+    return ask.nano if isinstance(ask, FractionAsk) else min(ask.mem_mib, MOST_ASKED)
+
+
+PINNED = "pinned"
+PINNED_FULL = "pinned-full"
+PINNED_WHOLE = "pinned-whole"
+PINNED_ROOM = "pinned-room"
+EXCLUSION = "exclusion"
+_LEAST_HOPE_FIRST = (PINNED, PINNED_WHOLE, PINNED_FULL, PINNED_ROOM, EXCLUSION)
+MODE = "mode"
+
+
+def ruled_out(statement: Statement, cls: PodClass, where: Bools) -> list[Lack]:
+    """Nodes that have the devices, though none that the pod's rule allows as far as is known: else it were there."""
+    rule = rule_of(cls)
+    nothing = np.zeros(len(statement.nodes), np.int64)
+    if rule.names_any(cls.request.shared):
+        return _pinned(statement, cls, where)
+    if not rule.mode and not any(ask.compute_percent for ask in cls.request.shared):
+        return []
+    others = {kind: np.zeros(len(statement.nodes), np.bool_) for kind in (MODE, COMPUTE)}
+    for position in np.flatnonzero(where).tolist():
+        if kind := _kept_out_by(statement, cls, position):
+            others[kind][position] = True
+    missing = _missing_percent(statement, cls, others[COMPUTE])
+    return [
+        Lack(MODE, "", "", others[MODE], nothing),
+        Lack(COMPUTE, "", unit(COMPUTE), others[COMPUTE], missing),
+    ]
+
+
+def _missing_percent(statement: Statement, cls: PodClass, where: Bools) -> Int64s:
+    """How much more of the compute the best device would have to have free, of those with room; 0 for several asks."""
+    missing = np.zeros(len(statement.nodes), np.int64)
+    if len(cls.request.shared) != 1:
+        return missing
+    ask, rule = cls.request.shared[0], rule_of(cls)
+    undemanding = msgspec.structs.replace(ask, compute_percent=0)
+    for position in np.flatnonzero(where).tolist():
+        fit = DeviceFit(undemanding, statement.nodes[position], rule)
+        devices = statement.table.devices[position]
+        fitting = (dev.free_compute_percent for dev in devices if fit.nano_on(dev) is not None)
+        missing[position] = max(0, ask.compute_percent - max(fitting, default=ask.compute_percent))
+    return missing
+
+
+def _pinned(statement: Statement, cls: PodClass, where: Bools) -> list[Lack]:
+    """The nodes by what keeps the pod from the devices that it names."""
+    nothing = np.zeros(len(statement.nodes), np.int64)
+    found = {kind: np.zeros(len(statement.nodes), np.bool_) for kind in _LEAST_HOPE_FIRST}
+    for position in np.flatnonzero(where).tolist():
+        found[_why_not(statement, cls, position)][position] = True
+    return [Lack(kind, "", "", at, nothing) for kind, at in found.items()]
+
+
+def _why_not(statement: Statement, cls: PodClass, position: int) -> str:
+    """What is in the way on one node: of several devices that are named, of the one for which there is least hope."""
+    rule, prospect = rule_of(cls), statement.prospect(position)
+    devices, node = statement.table.devices[position], statement.nodes[position]
+    if rule.not_uuids and _are_had(statement, cls, position, cls.request.shared):
+        return EXCLUSION
+    found = set()
+    for ask in cls.request.shared:
+        pin = rule.pin(ask)
+        if pin.is_any or choose_answered((ask,), devices, node, order=BINPACK, rule=rule) is not None:
+            continue
+        if any(pin.takes(device) for device in prospect.held):
+            found.add(PINNED_FULL)
+        elif prospect.may_bring(pin):
+            found.add(PINNED_ROOM)
+        else:
+            found.add(PINNED_WHOLE if prospect.is_all and statement.has(position, pin) else PINNED)
+    return next((kind for kind in _LEAST_HOPE_FIRST if kind in found), PINNED_FULL)
+
+
+def _kept_out_by(statement: Statement, cls: PodClass, position: int) -> str:
+    """MODE or COMPUTE where a node lacks devices for a pod only because of how the tenants run that are on them."""
+    devices, rule, asks = statement.table.devices[position], rule_of(cls), cls.request.shared
+    if _are_had(statement, cls, position, asks):
+        return ""
+    undemanding = tuple(msgspec.structs.replace(ask, compute_percent=0) for ask in asks)
+    is_compute = all(dev.suits(rule.mode) for dev in devices) or _are_had(statement, cls, position, undemanding)
+    return COMPUTE if is_compute else MODE
+
+
+def _are_had(statement: Statement, cls: PodClass, position: int, asks: tuple[SharedAsk, ...]) -> bool:
+    """Whether a node has devices for these asks, pod slots aside."""
+    node, names_ = statement.nodes[position], (str(number) for number in count())
+    room = statement.room(position, cls.demand, [node.resource_of(ask.profile) for ask in asks])
+    found = choose_devices(
+        asks,
+        statement.table.devices[position],
+        node,
+        room=room,
+        order=BINPACK,
+        new_group=lambda _: next(names_),
+        rule=rule_of(cls),
+        prospect=statement.prospect(position),
+    )
+    return found is not None
+
 
 #: The most pods that vanished that a verdict names.
 _MOST_KEPT = 3

@@ -152,9 +152,9 @@ class Bound(enum.Enum):
     CANDIDATES = "candidates"
     #: Nobody is looked at before its own ``preemptionDelay`` has passed.
     DELAY = "delay"
-    #: One of its claims could not be bound, not long ago (claim_pause.py).
+    #: One of its claims could not be bound, not long ago (protection.py).
     CLAIMS = "claims"
-    #: Its namespace gave up what others were evicted for, again and again (takes.py).
+    #: Its namespace gave up what others were evicted for, again and again (eviction_history.py).
     GIVEN_UP = "given-up"
 
 
@@ -227,7 +227,7 @@ class FailedClaim(NamedTuple):
 
 
 class RoomFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the shell knows, and the rules of making room read: as in ``Trial`` (room/trial.py).
+    """What the shell knows, and the rules of making room read: as in ``Trial`` (preemption/trial.py).
 
     ``version`` is another one whenever anything of it is. ``asked``: pods (UIDs) whose eviction was tried; None: all
     victims count as such. ``failed_claims``: by the UID of the claim. ``takers_wait``: namespaces that take from

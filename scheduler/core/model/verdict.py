@@ -1,7 +1,7 @@
 """Why a pod or a gang can't be placed: reasons as data.
 
-A verdict holds codes and counts, never text; scheduler/status/reasons.py renders it, in KAI's words where KAI has some
-(kai-contract 4.10). Equal verdicts are equal values, so that conditions are written only when something changed.
+A verdict holds codes and counts, never text; scheduler/conditions/messages.py renders it, in KAI's words where KAI has
+some (kai-contract 4.10). Equal verdicts are equal values, so that conditions are written only when something changed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Code(enum.Enum):
     GANG_NOT_READY = "GangNotReady"
     #: A hard constraint that is not implemented: ``detail`` names it. Such a pod is never bound.
     UNSUPPORTED_CONSTRAINT = "UnsupportedConstraint"
-    #: A large gang that was not tried yet: others of its size failed just before it (gang_pace.py).
+    #: A large gang that was not tried yet: others of its size failed just before it (unschedulable.py).
     WAITS_FOR_TURN = "WaitsForTurn"
     #: Owned by a gang kind but in no PodGroup: ``detail`` names the owner kind.
     NO_POD_GROUP = "NoPodGroup"

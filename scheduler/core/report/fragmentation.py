@@ -1,24 +1,78 @@
 """Free GPUs of one node that no pod of some kinds can take, by cause. Exact, and without NumPy.
 
 A device counts as usable if one more pod of one kind could take it, or a part of it, as the node is now. What is free
-of every other device is unusable. Filters that look at a pod's labels, tolerations or volumes are left out: kinds have
-none. ``fragmented_pools.py`` says the same of all nodes of the ledger at once.
+of every other device is unusable. Filters that look at a pod's labels, tolerations or volumes are left out. Of the
+kinds that wait, and the usual ones, only those are kept of which none asks for less in everything: the answer is the
+same.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 import msgspec
 
 from gpu.share import NANO_PER_DEVICE
-from scheduler.core.model.pod_kind import WHOLE_MILLI, Kind
-from scheduler.core.model.records import NodeRecord
+from scheduler.core.model.pod_kind import LEAST_PODS, WHOLE_MILLI, Kind, asked_kind, most_frequent, usual
+from scheduler.core.model.records import NodeRecord, PodRecord
 from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.node_usage import Group, Occupancy, largest_free_mib
 from wire import names
+
+#: The most kinds that are looked at, of usual ones and of those that wait: the most frequent.
+MOST_LOOKED_AT: Final = 256
+#: And the most that are kept, of which none asks for less in everything.
+MOST_KEPT: Final = 32
+
+
+def counted_kinds(came: Mapping[Kind, int], waiting: Mapping[Kind, int], *, arrival: int = 1) -> tuple[Kind, ...]:
+    """Return the kinds that count.
+
+    ``came``: pods that came to nodes, each counted ``arrival`` times; of fewer than ``LEAST_PODS`` nothing is usual.
+    """
+    is_known = sum(came.values()) >= LEAST_PODS * arrival
+    kinds = [kind for kind, _ in usual(came)[:MOST_LOOKED_AT]] if is_known else []
+    return _least([*kinds, *(kind for kind, _ in islice(most_frequent(waiting), MOST_LOOKED_AT))])
+
+
+def waiting_kinds(pods: Iterable[PodRecord]) -> Counter[Kind]:
+    """Count pods without a node by their kind, of those that may start now; the most frequent classes of them."""
+    classes = Counter(pod.cls for pod in pods if not (pod.gated or pod.deleting or pod.is_elsewhere))
+    found: Counter[Kind] = Counter()
+    for cls, count in classes.most_common(MOST_LOOKED_AT):
+        if (kind := asked_kind(cls)) is not None:
+            found[kind] += count
+    return found
+
+
+def _least(kinds: Iterable[Kind]) -> tuple[Kind, ...]:
+    """The kinds of which none asks for less in everything; of too many the first."""
+    kept: list[Kind] = []
+    for kind in kinds:
+        if any(_is_within(other, kind) for other in kept):
+            continue
+        kept = [other for other in kept if not _is_within(kind, other)]
+        if len(kept) < MOST_KEPT:
+            kept.append(kind)
+    return tuple(kept)
+
+
+def _is_within(kind: Kind, other: Kind) -> bool:
+    """Whether a kind can take every device that the other can take, and wants no more beside it."""
+    if kind.is_whole != other.is_whole or (kind.milli == 0) != (other.milli == 0):
+        return False
+    return (
+        kind.devices <= other.devices
+        and kind.milli <= other.milli
+        and kind.device_mib <= other.device_mib
+        and kind.cpu_milli <= other.cpu_milli
+        and kind.mem_mib <= other.mem_mib
+    )
+
 
 NANO_PER_MILLI: Final = NANO_PER_DEVICE // WHOLE_MILLI
 

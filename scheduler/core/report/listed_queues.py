@@ -1,13 +1,13 @@
-"""Queues of a cluster that was listed once, counted as the scheduler counts them, without all that decides.
+"""Queues of a cluster that was listed once, counted as the scheduler counts them, and whose turn it is there.
 
-A cluster that decides (scheduler/core/cluster.py) needs NumPy and the backlog, which take longer to import than queues
-to count. Pods, commits and queues are kept here by the same modules; only the order is simpler, as nothing
-changes after the list.
+A cluster that decides (scheduler/core/cluster.py) needs NumPy and the scheduling queue, which take longer to import
+than queues to count. Pods, commits and queues are kept here by the same modules; ranks, amounts and the order are
+computed by the decision's own functions. Nothing is placed here, so neither nodes nor NumPy are needed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -18,12 +18,18 @@ from scheduler.core.convert.pod_groups import pod_group_record
 from scheduler.core.convert.pod_lists import AlikePods
 from scheduler.core.convert.pods import bind_request_record
 from scheduler.core.convert.queues import queue_record
-from scheduler.core.groups.quorum import Succeeded
-from scheduler.core.model.records import NodeRecord, PodGroupRecord, SeenPod
+from scheduler.core.groups.quorum import Succeeded, quorum
+from scheduler.core.model.priority_order import Candidate, Rank, order_members, rank_alone
+from scheduler.core.model.quota import Resources
+from scheduler.core.model.records import NodeRecord, PodGroupRecord, PodRecord, SeenPod
 from scheduler.core.model.seen_pods import Elsewhere, News, Pods
 from scheduler.core.model.settings import NodePool, Settings
+from scheduler.core.model.verdict import Verdict
+from scheduler.core.queues.accounts import Accounts, Use
+from scheduler.core.queues.order import QueueOrder
 from scheduler.core.queues.queues import Queues
 from scheduler.core.queues.sums import Row
+from scheduler.core.queues.use import is_fixed, of_pods
 from scheduler.core.queues.use_over_time import NOT_COUNTED, UseOverTime
 from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
@@ -128,3 +134,66 @@ class ListedQueues:
 
 def _tell_nobody(*_: str) -> None:
     return
+
+
+class Turn(msgspec.Struct, frozen=True, gc=False):
+    """A pod alone, or a gang with the members that come next.
+
+    ``use``: what these count for in the queue while they wait; ``least``: the least that they come to use there.
+    """
+
+    of: PodRecord | PodGroupRecord
+    rank: Rank
+    use: Resources
+    least: Use
+
+    def is_settled(self) -> bool:
+        """Never: nothing is decided here."""
+        return False
+
+
+def order_of_turns(listed: Listed, accounts: Accounts) -> QueueOrder[Turn]:
+    """Return the order of all pods and gangs that wait in queues which can be used. ``accounts``: of these queues."""
+    order: QueueOrder[Turn] = QueueOrder(accounts)
+    for turn in (*_alone(listed), *_gangs(listed)):
+        queue = accounts.tree.leaf(turn.least.queue)
+        if not isinstance(queue, Verdict):
+            order.put(queue, turn.rank, turn)
+    return order
+
+
+def _unplaced(listed: Listed) -> Iterator[PodRecord]:
+    pods = map(listed.pods.records.__getitem__, listed.pods.unbound)
+    return (pod for pod in pods if not (pod.deleting or listed.commits.is_spoken_for(pod.uid)))
+
+
+def _alone(listed: Listed) -> Iterator[Turn]:
+    queues = listed.queues
+    for pod in _unplaced(listed):
+        if not (pod.pod_group or pod.gated or pod.blocker):
+            least = Use(pod.queue, queues.least(pod.cls), is_fixed(pod, None))
+            yield Turn(pod, rank_alone(pod), queues.asked(pod.cls), least)
+
+
+def _gangs(listed: Listed) -> Iterator[Turn]:
+    waiting: dict[tuple[str, str], list[PodRecord]] = {}
+    for pod in _unplaced(listed):
+        if pod.pod_group:
+            waiting.setdefault((pod.namespace, pod.pod_group), []).append(pod)
+    for key, pods in waiting.items():
+        group = listed.groups.get(key)
+        if group is not None:
+            yield _gang(listed, group, order_members(pods))
+
+
+def _gang(listed: Listed, group: PodGroupRecord, waiting: list[PodRecord]) -> Turn:
+    queues, members = listed.queues, listed.pods.members(group.namespace, group.name)
+    state = quorum(group, members, listed.commits.is_in_flight, listed.succeeded.of(group, members))
+    come_next = state.next_up(waiting)
+    are_fixed = any(is_fixed(pod, group) for pod in waiting)  # they have one priority
+    return Turn(
+        of=group,
+        rank=Candidate(waiting, group, above=state.above_in_turn).rank,
+        use=of_pods(come_next, queues.asked),
+        least=Use(group.queue, of_pods(come_next, queues.least), are_fixed),
+    )

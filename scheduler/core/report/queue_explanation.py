@@ -1,7 +1,7 @@
 """Why a queue gets what it gets, and when it is served: the arithmetic of its divisions, step by step, and its turn.
 
 Steps are those that the division itself noted (queues/fair_share.py), turns those that a decision would give
-(listed_turns.py), if it looked at all that waits.
+(listed_queues.py), if it looked at all that waits.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from scheduler.core.queues.order import QueueOrder, Standing
 from scheduler.core.queues.queues import Queues
 from scheduler.core.queues.tree import TreeQueue
 from scheduler.core.queues.use_over_time import Ppb, Source
-from scheduler.core.report.listed_queues import Listed
-from scheduler.core.report.listed_turns import Turn, order_of_turns
+from scheduler.core.report.listed_queues import Listed, Turn, order_of_turns
 from scheduler.core.report.queue_view import Amounts, QueueView, Say, Why, amounts, children, queue_view, shown, why
 
 #: The unit that each dimension is counted in.

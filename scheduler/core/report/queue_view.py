@@ -16,7 +16,7 @@ from scheduler.core.queues.queues import Queues
 from scheduler.core.queues.sums import Sum
 from scheduler.core.queues.tree import Tree
 
-#: Renders a verdict (scheduler/status/reasons.py).
+#: Renders a verdict (scheduler/conditions/messages.py).
 Say = Callable[[Verdict], str]
 #: What a quota or limit without end is in what is shown, as in the object.
 WITHOUT_END = -1

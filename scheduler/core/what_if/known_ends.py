@@ -16,10 +16,8 @@ from scheduler.core.decide.changes import Change, WithoutPods
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.steps import Steps
-from scheduler.core.what_if.asking import Finding, Question, paused
-from scheduler.core.what_if.edit import Family, smallest
-from scheduler.core.what_if.subject import Subject
-from scheduler.core.what_if.trying import Trying
+from scheduler.core.what_if.edits import Family, Subject, smallest
+from scheduler.core.what_if.trials import Finding, Question, Trying, paused
 
 #: Whose end is named.
 _NAMED: Final = 3

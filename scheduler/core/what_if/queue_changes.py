@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from scheduler.core.decide import queue_use
+from scheduler.core.decide.attempts import asked_use
 from scheduler.core.decide.changes import AnotherQueue, Change, InQueue
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.priority_order import order_members
@@ -20,11 +20,9 @@ from scheduler.core.model.quota import DIMENSIONS, UNLIMITED, QueueRecord, Resou
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.queues.accounts import Account, Use
 from scheduler.core.queues.tree import TreeQueue
-from scheduler.core.what_if.asking import Finding, Question, about
-from scheduler.core.what_if.edit import Family, NotPossible, smallest, some
+from scheduler.core.what_if.edits import Family, NotPossible, Subject, smallest, some
 from scheduler.core.what_if.rivals import Form
-from scheduler.core.what_if.subject import Subject
-from scheduler.core.what_if.trying import Trying
+from scheduler.core.what_if.trials import Finding, Question, Trying, about
 
 LIMIT: Final = "limit"
 QUOTA: Final = "quota"
@@ -177,7 +175,7 @@ def _added_by_others(trying: Trying, needed: QueueAmount) -> Iterator[int]:
     snapshot, at = trying.snapshot, DIMENSIONS.index(needed.resource)
     tree, found = snapshot.queues.tree, list[int]()
     for form in trying.rivals.forms:
-        use = queue_use.asked(snapshot, form.needed(snapshot))
+        use = asked_use(snapshot, form.needed(snapshot))
         leaf = tree.leaf(use.queue)
         if isinstance(leaf, TreeQueue) and any(tree.queues[number].name == needed.queue for number in leaf.path):
             found += [use.amounts[at]] * _groups(form)
@@ -196,7 +194,7 @@ def needed(trying: Trying) -> Use | None:
     if subject.group is not None:
         ordered = order_members([pod for pod in waiting if not pod.gated])
         waiting = snapshot.quorum(subject.group).needed(ordered) or list(ordered[:1])
-    return queue_use.asked(snapshot, waiting) if waiting else None
+    return asked_use(snapshot, waiting) if waiting else None
 
 
 def _others(trying: Trying) -> list[str]:

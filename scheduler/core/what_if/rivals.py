@@ -1,10 +1,9 @@
 """The others that wait, and may take what a change frees or adds before the group that it is for.
 
 Of pods alone that request the same, and of gangs of one form, only the first ones are tried beside the group. Where all
-of them are placed those that were left out may come first as well, so nothing is said of such a change.
-
-The scheduler gives a turn only to those that something has woken (waking.py). Who is still kept by its queue sleeps on;
-the order of turns depends on that, so it is the same here.
+of them are placed those that were left out may come first as well, so nothing is said of such a change. Who would have
+a turn after a change of nodes is who the scheduling queue would wake (scheduling_queue/unschedulable.py), by sums that
+are never too strict.
 """
 
 from __future__ import annotations
@@ -15,15 +14,80 @@ from typing import Final
 
 import msgspec
 
-from scheduler.core.decide import queue_use
+from scheduler.core.decide.allowance import COST_OF_PLACING
+from scheduler.core.decide.attempts import least_use
 from scheduler.core.decide.placer import Placer
 from scheduler.core.decide.snapshot import Snapshot
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.priority_order import order_members
 from scheduler.core.model.records import PodGroupRecord, PodRecord
 from scheduler.core.model.steps import Steps, ended
 from scheduler.core.queues.accounts import Accounts
-from scheduler.core.what_if.subject import Subject
-from scheduler.core.what_if.waking import Waking
+from scheduler.core.scheduling_queue.hints import asks_others, has_slots, needs_of, passing
+from scheduler.core.scheduling_queue.unschedulable import depends_on_all
+from scheduler.core.what_if.edits import Subject
+
+
+class Waking:
+    """One change: ``before`` it nobody who waits would start."""
+
+    def __init__(self, before: Snapshot, changed: Snapshot, now_ns: int) -> None:
+        self._before, self._changed, self._now_ns = before, changed, now_ns
+        self._placer = Placer(before)
+        is_same = before.ledger is changed.ledger
+        #: Rows of the nodes that got something.
+        self._rows: Sequence[int] = () if is_same else changed.ledger.changes.helped_since(0)
+
+    def wakes_alone(self, pod: PodRecord) -> bool:
+        """Whether a pod alone is woken."""
+        if not self._rows:
+            return False
+        cls = self._changed.judged(pod, self._now_ns).cls
+        return _depends_on_more(cls) or bool(self._passing(cls))
+
+    def waking_gang(self, members: Sequence[PodRecord], needed: Sequence[PodRecord]) -> Steps[bool]:
+        """Whether a gang is woken, in steps. ``needed``: of its members that wait, those with which it starts.
+
+        () if it has started, and waits for more of them.
+        """
+        if not self._rows:
+            return False
+        classes = {self._changed.judged(pod, self._now_ns).cls for pod in members}
+        if not needed:
+            return any(_depends_on_more(cls) or self._passing(cls) for cls in classes)
+        cls = next(iter(classes))
+        if len(classes) > 1 or cls.alternatives or cls.places or _depends_on_more(cls):
+            return True  # nobody can tell which node helps it
+        rows = self._passing(cls)
+        if not rows or cls.request.is_shared:
+            return bool(rows)
+        needs = needs_of(self._changed.ledger, cls)
+        if has_slots(self._changed.ledger, needs, rows, len(needed)):
+            return True
+        lacking = yield from self._lacking(needed)
+        return has_slots(self._changed.ledger, needs, rows, lacking)
+
+    def _passing(self, cls: PodClass) -> Sequence[int]:
+        """Of the nodes that got something those on which a class passes."""
+        ledger = self._changed.ledger
+        return passing(ledger, needs_of(ledger, cls), self._rows)
+
+    def _lacking(self, needed: Sequence[PodRecord]) -> Steps[int]:
+        """How many of these found no place before the change."""
+        mark, placed = self._placer.statement.checkpoint(), 0
+        for pod in needed:
+            if self._placer.place(self._before.judged(pod, self._now_ns)) is None:
+                break  # the others request the same
+            placed += 1
+            yield COST_OF_PLACING
+        self._placer.statement.rollback(mark)
+        return max(1, len(needed) - placed)
+
+
+def _depends_on_more(cls: PodClass) -> bool:
+    """Whether sums of nodes don't say what may help a class."""
+    return depends_on_all(cls) or asks_others(cls)
+
 
 #: Pods alone of one form, and gangs of one form, that are tried beside the group.
 _PODS: Final = 64
@@ -49,7 +113,7 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_kept_by_queue(self, changed: Snapshot, accounts: Accounts) -> bool:
         """Whether its queue would not take one of them."""
-        return accounts.refusal(queue_use.least(changed, self.needed(changed))) is not None
+        return accounts.refusal(least_use(changed, self.needed(changed))) is not None
 
     def fits_somewhere(self, changed: Snapshot, placer: Placer, now_ns: int) -> bool:
         """Whether a pod of it fits on a node, or would once idle reservations are removed."""

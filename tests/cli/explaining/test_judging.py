@@ -17,8 +17,8 @@ from cli.inspection.sheets import plain
 from kube.client.clock import SystemClock, monotonic_ns
 from scheduler.core.cluster import Cluster
 from scheduler.core.what_if import explanation
-from scheduler.core.what_if import subject as subjects
-from scheduler.core.what_if.trying import Trying
+from scheduler.core.what_if.edits import subject_of_pod
+from scheduler.core.what_if.trials import Trying
 from tests.conftest import AnyioBackend
 from tests.scheduler.core.objects import cluster, feed, node, pod, pod_group
 
@@ -54,7 +54,7 @@ async def test_it_says_what_the_command_says_and_tries_as_much() -> None:
     decided(made)
     whole = await judging(made).explain(POD)
     snapshot = made.snapshot()
-    subject = subjects.of_pod(snapshot, "ns", "p")
+    subject = subject_of_pod(snapshot, "ns", "p")
     assert subject is not None
     alone = explanation.explained(Trying(snapshot, subject, monotonic_ns(), CLOCK.now_ns() // 10**9))
     assert msgspec.structs.replace(whole.group, tried=0) == msgspec.structs.replace(groups.group_view(alone), tried=0)

@@ -6,7 +6,7 @@ from typing import Any
 
 from cli.explaining.nodes import node_sheets, node_view
 from cli.inspection.sheets import plain
-from scheduler.core.what_if.node_explanation import node_explained
+from scheduler.core.what_if.explanation import node_explained
 from tests.scheduler.core.objects import cluster, node, pod
 
 

@@ -6,11 +6,11 @@ import msgspec
 
 from cli.explaining.others import suggested_to, without_others
 from cli.explaining.views import GroupView, IntentView, RoomView, VictimView
-from scheduler.core.what_if.endings import Ended
+from scheduler.conditions.suggestion_messages import suggestion_text
+from scheduler.core.what_if.group_changes import Members
 from scheduler.core.what_if.known_ends import KnownEnd, Wait
-from scheduler.core.what_if.members import Members
-from scheduler.core.what_if.suggest import Suggestion
-from scheduler.status.suggestion_texts import suggestion_text
+from scheduler.core.what_if.node_changes import Ended
+from scheduler.core.what_if.suggestions import Suggestion
 
 OURS = VictimView(namespace="ns", name="ours", node="n1")
 THEIRS = VictimView(namespace="secret", name="theirs", node="n1")

@@ -14,11 +14,11 @@ from cli.explaining.views import GroupView
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.settings import Settings
-from scheduler.core.what_if import suggest
+from scheduler.core.what_if import suggestions
 from tests.scheduler.core.footprint import footprint
 from tests.scheduler.core.nodes.claiming import GPU, claimed, claiming, offered
 from tests.scheduler.core.objects import cluster, feed, node, pod, pod_group, queue
-from tests.scheduler.core.room.scenes import NOON_S, Scene
+from tests.scheduler.core.preemption.scenes import NOON_S, Scene
 from wire import names
 from wire.resource import DeviceClass, DeviceClassSpec
 
@@ -149,7 +149,7 @@ def test_a_cluster_that_changes_before_every_slice_is_explained_all_the_same() -
         slices += 1
     expected = at_once(state.cluster, POD)
     assert _spelled(found.view()) == _spelled(expected)
-    assert slices > len(suggest.FINDERS)
+    assert slices > len(suggestions.FINDERS)
     assert found.left_out == ""
 
 

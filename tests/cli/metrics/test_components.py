@@ -16,7 +16,7 @@ from cli.metrics.registry import Registry
 from kube.client.api import Api
 from scheduler.app import Scheduler
 from scheduler.core.report.fragmentation import Cause
-from scheduler.report.standing import ON_ITS_WAY
+from scheduler.report.state import ON_ITS_WAY
 from simulator import shape
 from simulator.parts import Parts
 from simulator.virtualtime import VirtualClock

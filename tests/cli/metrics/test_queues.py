@@ -24,8 +24,8 @@ from simulator.virtualtime import VirtualClock
 from simulator.world import World, WorldSettings
 from tests.cli.metrics.exposed import every_sample_once, value, values
 from tests.conftest import AnyioBackend
+from tests.scheduler.conditions.queues import FREE, create_queue, gpus, use
 from tests.scheduler.stage import settle
-from tests.scheduler.status.queues import FREE, create_queue, gpus, use
 
 
 @pytest.fixture(scope="module")

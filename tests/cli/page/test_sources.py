@@ -24,7 +24,7 @@ from kube.client.config import Credentials
 from kube.client.resources import CONFIG_MAPS, NODES, POD_GROUPS, PODS, QUEUES
 from kube.client.retry import Retry
 from kube.memory.server import MemoryApiServer
-from scheduler.core.room import written
+from scheduler.core.preemption import nomination_record
 from tests.cli.explaining.test_asking import ANSWER, ApiServer
 from tests.conftest import AnyioBackend
 from wire import names
@@ -62,7 +62,7 @@ async def busy(api: Api) -> None:
     for member in range(3):
         await api.create(PODS, pod(f"g{member}", 4, gang="g"), namespace="ns")
     await api.create(PODS, pod("alone", 3), namespace="ns")
-    record = {"metadata": {"name": names.ROOM}, "data": {written.KEY: ""}}
+    record = {"metadata": {"name": names.ROOM}, "data": {nomination_record.KEY: ""}}
     await api.create(CONFIG_MAPS, record, namespace=names.SYSTEM_NAMESPACE)
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from cli.queueing.counting import Counting, Known
 from cli.queueing.pools import About
+from scheduler.conditions.messages import told
 from scheduler.core.queues.use_over_time import NOT_COUNTED, UseOverTime
 from scheduler.core.report.queue_explanation import Explanation, explanation
 from scheduler.core.report.queue_view import QueueView, queue_views
-from scheduler.status.reasons import told
 from tests.scheduler.core.objects import pod
 from tests.scheduler.core.report.listing import listed
 from wire import names

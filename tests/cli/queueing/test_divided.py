@@ -14,13 +14,13 @@ from cli.inspectprocess import queues_seen
 from cli.queueing import telling
 from cli.queueing.divided import Divided, divided
 from cli.queueing.tree import tree_sheets
+from scheduler.conditions.messages import told
 from scheduler.core.model.settings import NodePool, Settings
 from scheduler.core.queues.queues import Queues
 from scheduler.core.queues.use_over_time import Source, UseOverTime
 from scheduler.core.report.listed_queues import ListedQueues
 from scheduler.core.report.queue_explanation import explanation
 from scheduler.core.report.queue_view import QueueView, queue_views
-from scheduler.status.reasons import told
 from tests.scheduler.core.objects import bound, changed_group, cluster, node, pod, pod_group, queue
 from tests.scheduler.core.report.listing import random_objects
 from wire import names

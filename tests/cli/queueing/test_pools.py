@@ -15,8 +15,7 @@ from scheduler.core.filters.node_pool import OwnPool
 from scheduler.core.model.plan import Explain
 from scheduler.core.model.settings import NodePool, Settings
 from scheduler.core.model.verdict import Verdict
-from scheduler.core.what_if.explanation import Explained
-from scheduler.core.what_if.node_explanation import node_explained
+from scheduler.core.what_if.explanation import Explained, node_explained
 from tests.cli.queueing.seen import known
 from tests.scheduler.core.objects import changed_group, cluster, node, pod, pod_group, queue
 from wire import names

@@ -12,9 +12,9 @@ from cli.queueing import reading
 from cli.queueing.pools import About
 from kube.client.resources import CONFIG_MAPS, QUEUES
 from scheduler.core.model.settings import Settings
-from scheduler.core.room import written_hour
-from scheduler.core.room.written import Record, Texts, written
-from scheduler.core.room.written_hour import KEY, PIECES, Hour, Piece, Taken
+from scheduler.core.preemption import eviction_history
+from scheduler.core.preemption.eviction_history import KEY, PIECES, Hour, Piece, Taken
+from scheduler.core.preemption.nomination_record import Record, Texts, written
 from scheduler.settings import SchedulerSettings
 from simulator.world import WorldSettings
 from tests.conftest import AnyioBackend
@@ -53,7 +53,7 @@ async def test_the_record_of_evictions_is_that_of_the_scheduler_that_decides(poo
 async def _create_record(world: Any, suffix: str) -> None:
     piece = Piece(Hour().at(WALL_S).number, {"team": Taken({"owner": (WALL_S - 10,)})})
     at = f"{names.EVICTIONS}-{piece.number % PIECES}{suffix}"
-    texts = ((f"{names.ROOM}{suffix}", "room", written(Record())), (at, KEY, written_hour.written(piece, Texts())))
+    texts = ((f"{names.ROOM}{suffix}", "room", written(Record())), (at, KEY, eviction_history.written(piece, Texts())))
     for name, key, text in texts:
         record = {"metadata": {"name": name}, "data": {key: text}}
         await world.api.create(CONFIG_MAPS, record, namespace=names.SYSTEM_NAMESPACE)

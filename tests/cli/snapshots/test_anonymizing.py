@@ -17,8 +17,8 @@ from cli.snapshots.leaving_out import kept
 from cli.snapshots.saved import KIND, PLURALS, VERSION, Saved, write
 from scheduler.core.model.pod_class import Demand
 from scheduler.core.model.preemption import Action, Intent, Moved, Place, Victim
+from scheduler.core.preemption.nomination_record import Record, read, written
 from scheduler.core.queues.use_over_time import UseOverTime, counts_written
-from scheduler.core.room.written import Record, read, written
 from tests.wire.filled import KEY, WORDS, Path, filled
 from wire import gangwords, names
 from wire.core import Node, Pod

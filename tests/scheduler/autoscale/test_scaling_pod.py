@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.autoscale.scaling_pod import manifest, read
+from scheduler.autoscale.scaling_pods import read_scaling_pod, scaling_pod_manifest
 from scheduler.core.model.pod_class import Demand
 from scheduler.core.model.settings import NodePool
 from scheduler.settings import ScalingSettings
@@ -31,7 +31,7 @@ def test_terms_that_mean_their_pods_own_namespace_name_that_of_the_source(
     term = {**_TERM, **written}
     rules = {_REQUIRED: [term], _PREFERRED: [{"weight": 1, "podAffinityTerm": dict(term)}]}
     source = pod(fraction="0.5", namespace="team", spec={"affinity": {kind: rules}})
-    made = manifest(source, Demand(gpus=1), ScalingSettings(image="scaling:1"))
+    made = scaling_pod_manifest(source, Demand(gpus=1), ScalingSettings(image="scaling:1"))
     assert made is not None
     [required] = made["spec"]["affinity"][kind][_REQUIRED]
     [preferred] = made["spec"]["affinity"][kind][_PREFERRED]
@@ -49,7 +49,7 @@ def test_a_node_of_the_pool_is_asked_for_beside_what_the_pod_asks(pool: NodePool
     own = {"key": "zone", "operator": "In", "values": ["x"]}
     terms = {"nodeSelectorTerms": [{"matchExpressions": [own]}]}
     source = pod(fraction="0.5", spec={"affinity": {"nodeAffinity": {_REQUIRED: terms}}})
-    made = manifest(source, Demand(gpus=1), ScalingSettings(), pool=pool)
+    made = scaling_pod_manifest(source, Demand(gpus=1), ScalingSettings(), pool=pool)
     assert made is not None
     [term] = made["spec"]["affinity"]["nodeAffinity"][_REQUIRED]["nodeSelectorTerms"]
     assert term["matchExpressions"] == [own, wanted]
@@ -58,10 +58,10 @@ def test_a_node_of_the_pool_is_asked_for_beside_what_the_pod_asks(pool: NodePool
 def test_each_scheduler_reads_the_scaling_pods_of_its_pool() -> None:
     settings, pools = ScalingSettings(), {"a": NodePool(value="a"), "": NodePool()}
     for value, pool in pools.items():
-        made = manifest(pod("source", fraction="0.5"), Demand(gpus=1), settings, pool=pool)
+        made = scaling_pod_manifest(pod("source", fraction="0.5"), Demand(gpus=1), settings, pool=pool)
         assert made is not None
         there = msgspec.convert({**made, "spec": {"containers": [{"name": "c"}]}}, Pod)
-        assert {of: read(there, settings.namespace, each) is not None for of, each in pools.items()} == {
+        assert {of: read_scaling_pod(there, settings.namespace, each) is not None for of, each in pools.items()} == {
             of: of == value for of in pools
         }
-        assert read(there, settings.namespace) is not None
+        assert read_scaling_pod(there, settings.namespace) is not None

@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.autoscale.scaling_pod import manifest
-from scheduler.autoscale.volume_places import selector
+from scheduler.autoscale.scaling_pods import scaling_pod_manifest, volume_selector
 from scheduler.core.model.pod_class import Demand, Requirement, Term, VolumeRule
 from scheduler.settings import ScalingSettings
 from tests.scheduler.core.objects import pod
@@ -45,18 +44,18 @@ _OWN = {"nodeSelectorTerms": [{"matchExpressions": [_expression("pool", "a")]}]}
 def test_what_volumes_ask_of_nodes_is_joined_with_the_pods_own_words(
     own: dict[str, Any] | None, rules: list[VolumeRule], terms: list[Any] | None
 ) -> None:
-    found = selector(None if own is None else msgspec.convert(own, NodeSelector), rules)
+    found = volume_selector(None if own is None else msgspec.convert(own, NodeSelector), rules)
     joined = None if terms is None else {"nodeSelectorTerms": [{"matchExpressions": term} for term in terms]}
     assert found == joined
 
 
 def test_a_scaling_pod_asks_for_a_node_where_the_volumes_are() -> None:
     settings = ScalingSettings(image="scaling:1")
-    plain = manifest(pod(fraction="0.5"), Demand(gpus=1), settings)
+    plain = scaling_pod_manifest(pod(fraction="0.5"), Demand(gpus=1), settings)
     assert plain is not None
     assert "affinity" not in plain["spec"]
-    zoned = manifest(pod(fraction="0.5"), Demand(gpus=1), settings, [_ZONED])
+    zoned = scaling_pod_manifest(pod(fraction="0.5"), Demand(gpus=1), settings, [_ZONED])
     assert zoned is not None
     required = zoned["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     assert required == {"nodeSelectorTerms": [{"matchExpressions": [_ZONE]}]}
-    assert manifest(pod(fraction="0.5"), Demand(gpus=1), settings, [VolumeRule(terms=())]) is None
+    assert scaling_pod_manifest(pod(fraction="0.5"), Demand(gpus=1), settings, [VolumeRule(terms=())]) is None

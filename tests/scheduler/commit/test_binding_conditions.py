@@ -14,7 +14,7 @@ from kube.client.resources import DEVICE_CLASSES, EVENTS, PODS, RESOURCE_CLAIMS,
 from kube.client.retry import Retry
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
-from scheduler.commit.pending_devices import message
+from scheduler.commit.claim_binding import message
 from scheduler.core.model.plan import Placement
 from simulator.claimcontroller import ClaimController
 from simulator.devicereadiness import USER, DeviceReadiness

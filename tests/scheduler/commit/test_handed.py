@@ -14,7 +14,7 @@ from kube.client.resources import BIND_REQUESTS, PODS
 from kube.client.retry import Retry
 from kube.memory.faults import Fault
 from kube.memory.server import MemoryApiServer
-from scheduler.commit.handed import HandedOver
+from scheduler.commit.bind_requests import HandedOver
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Placement
 from scheduler.core.model.settings import Settings

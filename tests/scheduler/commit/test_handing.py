@@ -17,7 +17,7 @@ from kube.client.resources import BIND_REQUESTS, NAMESPACES, PODS
 from kube.client.retry import Retry
 from kube.memory.faults import Fault, once
 from kube.memory.server import MemoryApiServer
-from scheduler.commit import handing
+from scheduler.commit.bind_requests import NotHanded, create_request, request_manifest
 from scheduler.core.model.plan import Placement
 from simulator.virtualtime import VirtualClock
 from tests.scheduler.stage import is_call, pod, share
@@ -41,7 +41,7 @@ def _request(wanted: dict[str, Any]) -> GpuRequest:
 
 
 def test_a_share_is_handed_over_as_kai_writes_it_with_exact_charges_beside() -> None:
-    made = handing.manifest(PLACEMENT, _request(share("trainer")), plan="p", members=8)
+    made = request_manifest(PLACEMENT, _request(share("trainer")), plan="p", members=8)
     assert made["metadata"]["name"] == "trainer"
     assert made["metadata"]["labels"] == {"selected-node": "node-1"}
     assert made["metadata"]["ownerReferences"] == [
@@ -59,13 +59,13 @@ def test_a_share_is_handed_over_as_kai_writes_it_with_exact_charges_beside() -> 
 
 def test_the_portion_of_memory_is_rounded_up_as_kai_does() -> None:
     placement = msgspec.structs.replace(PLACEMENT, devices=(PlannedDevice("group-1", 132_371_435, mem_mib=2000),))
-    made = handing.manifest(placement, _request(share("trainer")))
+    made = request_manifest(placement, _request(share("trainer")))
     assert made["spec"]["receivedGPU"] == {"count": 1, "portion": "0.14"}
 
 
 def test_a_gang_member_with_whole_gpus_is_handed_over_as_regular() -> None:
     placement = msgspec.structs.replace(PLACEMENT, devices=())
-    made = handing.manifest(placement, _request(pod("trainer", gpus=2)))
+    made = request_manifest(placement, _request(pod("trainer", gpus=2)))
     assert made["spec"]["receivedResourceType"] == "Regular"
     assert made["spec"]["receivedGPU"] == {"count": 2, "portion": "1.00"}
     assert "selectedGPUGroups" not in made["spec"]
@@ -85,7 +85,7 @@ async def test_a_request_without_an_answer_is_there_once(lost: str) -> None:
     server, api, placement = await _ready()
     fault = Fault(lost=lost)  # type: ignore[arg-type] # parametrised with the literals
     server.faults.on_request.append(once(fault, when=is_call("scheduler", "create", "bindrequests")))
-    made = await handing.create(api, handing.manifest(placement, _request(share("trainer"))))
+    made = await create_request(api, request_manifest(placement, _request(share("trainer"))))
     listed = await api.list(BIND_REQUESTS)
     assert [item.metadata.uid for item in listed.items] == [made.metadata.uid]
 
@@ -93,8 +93,8 @@ async def test_a_request_without_an_answer_is_there_once(lost: str) -> None:
 async def test_an_older_request_of_that_name_goes_first() -> None:
     _, api, placement = await _ready()
     older = msgspec.structs.replace(placement, node="node-0")
-    await handing.create(api, handing.manifest(older, _request(share("trainer"))))
-    made = await handing.create(api, handing.manifest(placement, _request(share("trainer"))))
+    await create_request(api, request_manifest(older, _request(share("trainer"))))
+    made = await create_request(api, request_manifest(placement, _request(share("trainer"))))
     listed = await api.list(BIND_REQUESTS)
     assert [item.spec.selected_node for item in listed.items] == ["node-1"]
     assert listed.items[0].metadata.uid == made.metadata.uid
@@ -104,5 +104,5 @@ async def test_a_request_refused_for_good_is_not_asked_for_again() -> None:
     server, api, placement = await _ready()
     refuse = is_call("scheduler", "create", "bindrequests")
     server.faults.on_request.append(lambda call: Fault(refuse_with=403) if refuse(call) else None)
-    with pytest.raises(handing.NotHanded):
-        await handing.create(api, handing.manifest(placement, _request(share("trainer"))))
+    with pytest.raises(NotHanded):
+        await create_request(api, request_manifest(placement, _request(share("trainer"))))

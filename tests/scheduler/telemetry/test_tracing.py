@@ -8,8 +8,8 @@ import pytest
 from kube.telemetry.tracing import Span, Tracer
 from scheduler.core.model.plan import Placement
 from scheduler.core.model.verdict import Code
-from scheduler.telemetry import tracing
-from scheduler.telemetry.tracing import MOST_OVER, MOST_PODS, MOST_REASONS, MOST_UNTOLD, UNTOLD_NS, Traced
+from scheduler.telemetry import traces
+from scheduler.telemetry.traces import MOST_OVER, MOST_PODS, MOST_REASONS, MOST_UNTOLD, UNTOLD_NS, Traced
 from wire import names, traceparent
 from wire.core import Condition, ObjectMeta, Pod, PodSpec, PodStatus
 
@@ -169,7 +169,7 @@ def test_who_follows_for_years_keeps_no_more_than_the_last(told: Told) -> None:
 
 @pytest.mark.parametrize("because", ["Refused: https://user:secret@server said no", "", "DeviceTaken"])
 def test_a_cause_is_a_word(because: str) -> None:
-    assert tracing.cause_of(because) in {"Refused", "Overtaken", "DeviceTaken"}
+    assert traces.cause_of(because) in {"Refused", "Overtaken", "DeviceTaken"}
 
 
 async def test_a_pod_that_runs_before_its_binding_is_answered_is_told_whole(told: Told) -> None:

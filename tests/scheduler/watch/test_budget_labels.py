@@ -9,7 +9,7 @@ import anyio
 from kube.client.resources import PODS
 from kube.memory.faults import Fault
 from tests.kube.memory.calls import send
-from tests.scheduler.room.roomstage import BUDGETS, NS, Process, stage
+from tests.scheduler.preemption.roomstage import BUDGETS, NS, Process, stage
 
 
 def labels(process: Process) -> Mapping[str, Mapping[str, str]]:

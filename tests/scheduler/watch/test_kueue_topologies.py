@@ -14,7 +14,7 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.model.settings import Settings
 from scheduler.core.topology.topologies import Topologies
 from scheduler.watch.cache import Cache
-from scheduler.watch.kueue_topologies import KueueTopologies
+from scheduler.watch.listed import KueueTopologies
 from tests.conftest import AnyioBackend
 from tests.kube.scripted import Answer, ScriptedTransport, api_over, hang, ok, refusal
 

@@ -9,8 +9,7 @@ import pytest
 
 from kube.client.clock import monotonic_ns
 from scheduler.core.model.plan import Bind
-from scheduler.watch.cache import Cache
-from scheduler.watch.refusing_nodes import RefusingNodes
+from scheduler.watch.cache import Cache, RefusingNodes
 from tests.conftest import AnyioBackend
 from tests.scheduler.core.objects import next_rv, node, pod
 from tests.scheduler.watch.lists import cache, listed

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.watch.shown import Shown, ShownObjects
+from scheduler.watch.cache import Shown, ShownObjects
 
 
 def made() -> tuple[ShownObjects[str, str], list[str]]:

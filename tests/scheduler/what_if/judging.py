@@ -14,16 +14,22 @@ from cli.queueing import reading
 from cli.queueing.counting import NOW_NS
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.settings import Settings
-from scheduler.core.what_if import subject as subjects
-from scheduler.core.what_if.asking_less import CPU, FRACTION, GPU_MEMORY, GPUS, MEMORY, Asking
-from scheduler.core.what_if.constraints import Tolerating, Without
-from scheduler.core.what_if.edit import Edit, Family
-from scheduler.core.what_if.endings import Ended
-from scheduler.core.what_if.members import Members
-from scheduler.core.what_if.more_nodes import MoreNodes
+from scheduler.core.what_if.edits import Edit, Family, subject_of_group, subject_of_pod
+from scheduler.core.what_if.group_changes import (
+    CPU,
+    FRACTION,
+    GPU_MEMORY,
+    GPUS,
+    MEMORY,
+    Asking,
+    Members,
+    Tolerating,
+    Without,
+)
+from scheduler.core.what_if.node_changes import Ended, MoreNodes
 from scheduler.core.what_if.queue_changes import OtherQueue, QueueAmount
-from scheduler.core.what_if.suggest import FINDERS, Finder, Suggestion, suggestions
-from scheduler.core.what_if.trying import Trying
+from scheduler.core.what_if.suggestions import FINDERS, Finder, Suggestion, suggestions
+from scheduler.core.what_if.trials import Trying
 from scheduler.settings import SchedulerSettings
 from simulator.virtualtime import VirtualClock
 from simulator.world import World, WorldSettings
@@ -107,7 +113,7 @@ async def _waiting(world: World, of: Script, finders: Finders) -> dict[str, Sequ
 
 
 def _trying(snapshot: Snapshot, of: Script, name: str, wall_s: int) -> Trying:
-    find = subjects.of_group if name in of.groups else subjects.of_pod
+    find = subject_of_group if name in of.groups else subject_of_pod
     subject = find(snapshot, TEAM, name)
     assert subject is not None
     return Trying(snapshot, subject, NOW_NS, wall_s)

@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from scheduler.core.what_if import asking_less, constraints, known_ends, members, node_kinds, queue_changes
-from scheduler.core.what_if.asking import Finding, answered
-from scheduler.core.what_if.asking_less import FRACTION, Asking
-from scheduler.core.what_if.constraints import Without
-from scheduler.core.what_if.edit import Edit, Family
-from scheduler.core.what_if.endings import Ended
+from scheduler.core.what_if import known_ends, queue_changes
+from scheduler.core.what_if.edits import Edit, Family
+from scheduler.core.what_if.group_changes import (
+    FRACTION,
+    Asking,
+    Members,
+    Without,
+    dropped_constraints,
+    fewer_members,
+    request_ranges,
+    smaller_requests,
+)
 from scheduler.core.what_if.known_ends import Wait
-from scheduler.core.what_if.members import Members
-from scheduler.core.what_if.more_nodes import MoreNodes
+from scheduler.core.what_if.node_changes import Ended, MoreNodes, kinds_of_nodes, running
 from scheduler.core.what_if.queue_changes import QueueAmount
-from scheduler.core.what_if.suggest import FINDERS, Finder
-from scheduler.core.what_if.trying import Trying
-from scheduler.core.what_if.units import running
+from scheduler.core.what_if.suggestions import FINDERS, Finder
+from scheduler.core.what_if.trials import Finding, Trying, answered
 
 
 def found(finder: Finder, trying: Trying) -> list[Edit]:
@@ -26,14 +30,14 @@ def found(finder: Finder, trying: Trying) -> list[Edit]:
 
 def _one_step_too_much(trying: Trying) -> Finding:
     """An amount that is one step above the largest that helps."""
-    for edit in found(asking_less.candidates, trying):
+    for edit in found(smaller_requests, trying):
         assert isinstance(edit, Asking)
-        steps = {what: step for what, step, _ in asking_less.ranges(trying.subject)}
+        steps = {what: step for what, step, _ in request_ranges(trying.subject)}
         yield Asking(edit.what, edit.amount + (10 if edit.what == FRACTION else 2) * steps[edit.what])
 
 
 def _one_member_too_many(trying: Trying) -> Finding:
-    for edit in found(members.candidates, trying):
+    for edit in found(fewer_members, trying):
         assert isinstance(edit, Members)
         yield Members(edit.minimum + 1)
 
@@ -43,7 +47,7 @@ def _any_constraint(trying: Trying) -> Finding:
     for cls in trying.subject.classes():
         for key, _ in cls.constraints.selector:
             yield Without("nodeSelector", key)
-    yield from constraints.candidates(trying)
+    yield from dropped_constraints(trying)
 
 
 def _a_gpu_too_little(trying: Trying) -> Finding:
@@ -59,7 +63,7 @@ def _whoever_runs(trying: Trying) -> Finding:
 
 def _without_who_comes_first(trying: Trying) -> Finding:
     """One node, tried without the others that wait."""
-    for like in node_kinds.kinds(trying):
+    for like in kinds_of_nodes(trying):
         edit = MoreNodes(1, like)
         if trying.outcome(*edit.changes(trying.snapshot, trying.subject)).starts:
             yield edit

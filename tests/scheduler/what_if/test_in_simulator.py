@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.core.what_if.edit import Family
+from scheduler.core.what_if.edits import Family
 from tests.scheduler.what_if.judging import Judged, judge
 from tests.scheduler.what_if.planted import finders, silent
 from tests.whole import IS_WHOLE

@@ -15,13 +15,20 @@ import anyio
 
 from kube.client.errors import NotFound
 from kube.client.resources import NODES, POD_GROUPS, PODS, QUEUES
-from scheduler.core.what_if.asking_less import CPU, FRACTION, GPU_MEMORY, GPUS, MEMORY, Asking
-from scheduler.core.what_if.constraints import Tolerating, Without
-from scheduler.core.what_if.edit import Edit
-from scheduler.core.what_if.endings import Ended
+from scheduler.core.what_if.edits import Edit
+from scheduler.core.what_if.group_changes import (
+    CPU,
+    FRACTION,
+    GPU_MEMORY,
+    GPUS,
+    MEMORY,
+    Asking,
+    Members,
+    Tolerating,
+    Without,
+)
 from scheduler.core.what_if.known_ends import Wait
-from scheduler.core.what_if.members import Members
-from scheduler.core.what_if.more_nodes import MoreNodes
+from scheduler.core.what_if.node_changes import Ended, MoreNodes
 from scheduler.core.what_if.queue_changes import OtherQueue, QueueAmount
 from simulator import nodeobject
 from simulator.shape import NodeShape

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Hashable
 import msgspec
 from typing_extensions import override
 
-from scheduler.core.backlog.quota_sleepers import Item, QuotaSleepers, Room
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert.queues import is_preemptible, queue_of
 from scheduler.core.model.facts import Facts
@@ -20,6 +19,7 @@ from scheduler.core.queues.accounts import Accounts, Use, over_limit
 from scheduler.core.queues.queues import Queues
 from scheduler.core.queues.sums import Row
 from scheduler.core.queues.tree import Tree
+from scheduler.core.scheduling_queue.held_back import Item, QuotaSleepers, Room
 from wire import names
 
 #: A hundredth of a GPU, in nano.

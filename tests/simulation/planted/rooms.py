@@ -20,12 +20,12 @@ from scheduler.core.model.settings import Settings
 from scheduler.core.model.steps import Steps
 from scheduler.core.nodes.node_usage import Charge
 from scheduler.core.nodes.nominated_usage import KeptRoom
+from scheduler.core.preemption.need import Need
+from scheduler.core.preemption.search import finding_room
+from scheduler.core.preemption.trial import Trial
 from scheduler.core.queues.queues import Queues
 from scheduler.core.queues.reserved_nodes import Berth
 from scheduler.core.queues.sums import Row
-from scheduler.core.room.need import Need
-from scheduler.core.room.search import finding_room
-from scheduler.core.room.trial import Trial
 from simulator import roomrecord
 from tests.simulation.planted.wires import Wire
 from wire import rfc3339

@@ -7,8 +7,8 @@ from typing import Any
 from typing_extensions import override
 
 from scheduler.app import Scheduler
-from scheduler.core.what_if.edit import Edit
-from scheduler.status.suggesting import Suggesting
+from scheduler.conditions.suggestions import Suggesting
+from scheduler.core.what_if.edits import Edit
 
 
 class TriesNothingAgain(Suggesting):

@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import pytest
 
+from scheduler.conditions.messages import told
 from scheduler.core.model.verdict import Code, QueueCause, Verdict
-from scheduler.status.reasons import told
 from simulator.checks import queuetelling
 from simulator.checks.queuetree import QueueTree
 from tests.simulator.checks.test_limits import queue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler.core.model.quota import QueueRecord, Resources
-from scheduler.core.report.queue_state import QueueState
+from scheduler.core.report.state import QueueState
 from simulator.week.arrivals import HOUR_S, Job
 from simulator.week.tally import Tally
 

@@ -20,11 +20,10 @@ from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.preemption import RoomFacts
 from scheduler.core.model.records import SeenPod
 from scheduler.core.model.settings import Settings
-from scheduler.core.what_if import known_ends, subject
-from scheduler.core.what_if.edit import NotPossible
-from scheduler.core.what_if.room_answer import with_residents
-from scheduler.core.what_if.subject import Subject
-from scheduler.core.what_if.trying import Trying
+from scheduler.core.what_if import known_ends
+from scheduler.core.what_if.edits import NotPossible, Subject, subject_of_group, subject_of_uid
+from scheduler.core.what_if.explanation import with_residents
+from scheduler.core.what_if.trials import Trying
 from verification.hostile.suggested.history import Change, Key
 from verification.hostile.suggested.sentences import Claim, Suggestible, WaitUntil
 from wire.core import Pod
@@ -140,8 +139,8 @@ def _group_of(snapshot: Snapshot, uid: str) -> Subject | None:
     pod = snapshot.pod(uid)
     if pod is None:
         return None
-    of_group = subject.of_group(snapshot, pod.namespace, pod.pod_group) if pod.pod_group else None
-    return of_group or subject.of_uid(snapshot, uid)
+    of_group = subject_of_group(snapshot, pod.namespace, pod.pod_group) if pod.pod_group else None
+    return of_group or subject_of_uid(snapshot, uid)
 
 
 def _as_it_is(obj: Any) -> Any:

@@ -11,8 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from scheduler.core.what_if.asking_less import CPU, FRACTION, GPU_MEMORY, GPUS, MEMORY, Asking
-from scheduler.core.what_if.members import Members
+from scheduler.core.what_if.group_changes import CPU, FRACTION, GPU_MEMORY, GPUS, MEMORY, Asking, Members
 
 _SENTENCE: Final = re.compile(
     r"(?:This change lets it start|Each of these changes, alone, lets it start) "

@@ -197,7 +197,7 @@ class Deciding:
         return put_pod(world, slot, pod._replace(life=GONE))
 
     def _release(self, world: World, members: tuple[int, ...]) -> Iterator[Step]:
-        """What is left of a gang that lost a pod goes (scheduler/upkeep/stale_gangs.py)."""
+        """What is left of a gang that lost a pod goes (scheduler/background/stale_gangs.py)."""
         if not any(world.pods[slot].life != LIVE for slot in members):
             return
         for slot in members:

@@ -7,17 +7,15 @@ from itertools import pairwise
 
 import pytest
 
-from scheduler.core.backlog.notes import Notes
 from scheduler.core.cluster import Cluster
-from scheduler.core.decide.allowance import LIMITS, Allowance
-from scheduler.core.decide.attempts import Attempts
-from scheduler.core.decide.costs import PLACING
-from scheduler.core.decide.kept_nodes import BERTH, KeptOff
+from scheduler.core.decide.allowance import COST_OF_PLACING, LIMITS, Allowance
+from scheduler.core.decide.attempts import BERTH, Attempts, KeptOff
 from scheduler.core.model.plan import Placement
 from scheduler.core.model.priority_order import Rank
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.queues.reserved_nodes import Berth
+from scheduler.core.scheduling_queue.effects import Notes
 from scheduler.core.snapshot.statement import Statement
 from tests.scheduler.core.filters import beside
 from tests.scheduler.core.objects import cluster, feed, node, pod
@@ -126,8 +124,8 @@ def test_whose_rules_are_tried_on_paper_pays_for_what_they_cost(is_kept: bool) -
     attempts = _attempts(made)
     assert attempts.keep_room(keeper) if is_kept else attempts.place_on_paper(keeper)
     assert isinstance(attempts.place(other), Placement)
-    assert attempts.allowance.spent_by("another") == PLACING
-    assert (attempts.keeping["ns"] - PLACING if is_kept else attempts.allowance.spent_by("ns")) >= 50
+    assert attempts.allowance.spent_by("another") == COST_OF_PLACING
+    assert (attempts.keeping["ns"] - COST_OF_PLACING if is_kept else attempts.allowance.spent_by("ns")) >= 50
 
 
 def test_each_pod_pays_for_all_its_rules_that_are_asked_again() -> None:
@@ -141,8 +139,8 @@ def test_each_pod_pays_for_all_its_rules_that_are_asked_again() -> None:
         assert isinstance(attempts.place(waiting), Placement)
         spent.append(attempts.allowance.spent_by("ns"))
     first, *more = [after - before for before, after in pairwise(spent)]
-    assert first >= PLACING + 10 * 32
-    assert all(each >= PLACING + 32 for each in more)
+    assert first >= COST_OF_PLACING + 10 * 32
+    assert all(each >= COST_OF_PLACING + 32 for each in more)
 
 
 def _statements() -> int:

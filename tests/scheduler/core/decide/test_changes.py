@@ -13,12 +13,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from scheduler.core.backlog.learned import Note, Said, ShapeFailed, ShapeHeldBack
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert.devices import slice_record
 from scheduler.core.convert.nodes import node_record
 from scheduler.core.convert.queues import queue_record
-from scheduler.core.decide.as_if import decide_as_if
 from scheduler.core.decide.changes import (
     AnotherAsk,
     AnotherMinimum,
@@ -34,12 +32,12 @@ from scheduler.core.decide.changes import (
     UnknownObject,
     WithoutPods,
 )
-from scheduler.core.decide.decide import Decision, decide
-from scheduler.core.decide.filing import file_touched
+from scheduler.core.decide.decide import Decision, decide, decide_as_if
 from scheduler.core.decide.placer import Placer
-from scheduler.core.decide.snapshot import Snapshot
+from scheduler.core.decide.snapshot import Snapshot, file_touched
 from scheduler.core.model.plan import MakeRoom, Placement, placements
 from scheduler.core.model.settings import Settings
+from scheduler.core.scheduling_queue.effects import Note, Said, ShapeFailed, ShapeHeldBack
 from tests.scheduler.core.device_objects import ask
 from tests.scheduler.core.footprint import footprint
 from tests.scheduler.core.nodes.claiming import GPU, chosen, claimed, claiming, offered

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.core.decide.completing import can_complete, candidates
+from scheduler.core.decide.stale_gangs import can_complete, candidates
 from tests.scheduler.core.objects import NANO, Fed, bound, claim, cluster, node, pod, pod_group, reservation, volume
 
 RUNS = bound(pod("runs", group="g", gpus=1), "n1")

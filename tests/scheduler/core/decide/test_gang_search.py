@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from scheduler.core.cluster import Cluster
-from scheduler.core.decide.completing import can_complete, candidates
 from scheduler.core.decide.gang_search import Search, Tried
+from scheduler.core.decide.stale_gangs import can_complete, candidates
 from scheduler.core.groups.quorum import quorum
 from scheduler.core.model.plan import Bind, Explain, Gang
 from scheduler.core.model.records import PodRecord

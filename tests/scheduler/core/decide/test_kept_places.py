@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.core.decide.kept_places import are_in_domains
-from scheduler.core.decide.place_bounds import place_bounds
+from scheduler.core.decide.gang_places import are_in_domains, place_bounds
 from scheduler.core.model.verdict import Verdict
 from tests.scheduler.core.objects import cluster, node, pod, pod_group, topology
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-from scheduler.core.backlog.learned import AlikeFailed
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.allowance import Limits
 from scheduler.core.decide.decide import decide
 from scheduler.core.model.plan import placements
 from scheduler.core.model.settings import Settings
+from scheduler.core.scheduling_queue.effects import AlikeFailed
 from tests.scheduler.core.objects import bound, feed, node, pod, pod_group, queue
 from wire import names
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.core.backlog.room_memo import Passed, Refused, Stamp
-from scheduler.core.decide.looks import Looks, pause_ns
+from scheduler.core.decide.preemption_needs import Looks, pause_ns
 from scheduler.core.model.preemption import NoRoom
+from scheduler.core.scheduling_queue.signatures import Passed, Refused, Stamp
 
 S = 1_000_000_000
 _THEN: Stamp = (1,)

@@ -11,22 +11,22 @@ from typing import Any
 
 import pytest
 
-from scheduler.core.backlog.notes import Notes
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert.owners import identity
 from scheduler.core.decide.allowance import LIMITS, Allowance, Limits
 from scheduler.core.decide.attempts import Attempts
 from scheduler.core.decide.charging import Charging
-from scheduler.core.decide.needed import gang_need, pod_need
+from scheduler.core.decide.preemption_needs import gang_need, pod_need
 from scheduler.core.model.plan import MakeRoom, Plan, placements
 from scheduler.core.model.preemption import Action, Evicted, Found, Intent, Moves, NoRoom, Place, RoomFacts, Unit
 from scheduler.core.model.priority_order import Rank
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code, Verdict
+from scheduler.core.preemption.need import Need
+from scheduler.core.preemption.search import find_room
+from scheduler.core.preemption.trial import Trial
 from scheduler.core.queues.reserved_nodes import Berth, Berths
-from scheduler.core.room.need import Need
-from scheduler.core.room.search import find_room
-from scheduler.core.room.trial import Trial
+from scheduler.core.scheduling_queue.effects import Notes
 from tests.scheduler.core.nodes.test_nominated_usage import intent, place, running, share
 from tests.scheduler.core.objects import (
     NANO,

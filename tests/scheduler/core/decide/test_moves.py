@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from scheduler.core.decide.moves import MovesOfLook
+from scheduler.core.decide.preemption import MovesOfLook
 from scheduler.core.model.preemption import NoMoves
-from scheduler.core.room.trial import Trial
+from scheduler.core.preemption.trial import Trial
 from tests.scheduler.core.objects import node, queue
-from tests.scheduler.core.room.scenes import need_of, running, trial_of, waiting
-from tests.scheduler.core.room.test_moving import making_room
+from tests.scheduler.core.preemption.scenes import need_of, running, trial_of, waiting
+from tests.scheduler.core.preemption.test_moving import making_room
 
 _NOWHERE: frozenset[str] = frozenset()
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from scheduler.core.decide.capacity import pod_slots
 from scheduler.core.decide.placer import Placer
-from scheduler.core.decide.pod_slots import pod_slots
 from tests.scheduler.core.objects import cluster, node, pod, reservation
 
 

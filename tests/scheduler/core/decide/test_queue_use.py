@@ -4,16 +4,15 @@ from collections.abc import Iterator
 
 from typing_extensions import override
 
-from scheduler.core.backlog.notes import Notes
-from scheduler.core.decide import queue_use
 from scheduler.core.decide.allowance import LIMITS, Allowance
-from scheduler.core.decide.attempts import Attempts
+from scheduler.core.decide.attempts import Attempts, asked_use, least_use, placed_use
 from scheduler.core.decide.gangs import whole_gang
 from scheduler.core.model.plan import placements
 from scheduler.core.model.priority_order import order_members
 from scheduler.core.model.quota import Resources
 from scheduler.core.model.records import PodRecord
 from scheduler.core.queues.accounts import Use
+from scheduler.core.scheduling_queue.effects import Notes
 from tests.scheduler.core.objects import NANO, cluster, node, pod, pod_group
 
 
@@ -23,9 +22,9 @@ def test_what_is_asked_what_is_the_least_and_what_it_is_where_it_is_placed() -> 
     record = snapshot.pod("uid-p")
     assert record is not None
     expected = Use("default-queue", Resources(1000, 0, NANO // 4))
-    assert queue_use.asked(snapshot, [record]) == queue_use.least(snapshot, [record]) == expected
+    assert asked_use(snapshot, [record]) == least_use(snapshot, [record]) == expected
     (placement,) = placements(made.decide(0).entries)
-    assert queue_use.placed(snapshot, record, placement) == expected
+    assert placed_use(snapshot, record, placement) == expected
 
 
 def test_members_of_a_gang_count_together_in_the_queue_of_their_group() -> None:
@@ -34,7 +33,7 @@ def test_members_of_a_gang_count_together_in_the_queue_of_their_group() -> None:
         made.upsert_pod(pod(f"m{i}", gpus=2, group="g"))
     snapshot = made.snapshot()
     members = snapshot.waiting_members("ns", "g", 0)
-    assert queue_use.asked(snapshot, members) == Use("a", Resources(gpu_nano=6 * NANO), is_fixed=True)
+    assert asked_use(snapshot, members) == Use("a", Resources(gpu_nano=6 * NANO), is_fixed=True)
 
 
 def test_a_gang_can_be_preempted_where_one_of_its_members_can() -> None:
@@ -43,7 +42,7 @@ def test_a_gang_can_be_preempted_where_one_of_its_members_can() -> None:
         made.upsert_pod(pod(f"m{i}", gpus=1, group="g", priority=100 * i))
     snapshot = made.snapshot()
     members = order_members(snapshot.waiting_members("ns", "g", 0))
-    assert [queue_use.least(snapshot, some).is_fixed for some in (members[:1], members[1:], members)] == [1, 0, 0]
+    assert [least_use(snapshot, some).is_fixed for some in (members[:1], members[1:], members)] == [1, 0, 0]
 
 
 class Looked(list[PodRecord]):

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from scheduler.core.decide.search_costs import FURTHER, cost_beside, cost_of_search, cost_of_whole
+from scheduler.core.decide.allowance import FURTHER, cost_beside, cost_of_search, cost_of_whole
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.preemption import Bound, Found, Moves, NoMoves, NoRoom
-from scheduler.core.room.moving import find_moves
-from scheduler.core.room.search import find_room
+from scheduler.core.preemption.consolidation import find_moves
+from scheduler.core.preemption.search import find_room
 from tests.scheduler.core.objects import cluster, node, pod, pod_group, queue
-from tests.scheduler.core.room.scenes import need_of, running, trial_of
-from tests.scheduler.core.room.test_moving import making_room, movable
+from tests.scheduler.core.preemption.scenes import need_of, running, trial_of
+from tests.scheduler.core.preemption.test_moving import making_room, movable
 from wire import names
 
 _LABELS = {names.QUEUE_LABEL: "a"}

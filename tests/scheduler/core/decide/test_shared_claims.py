@@ -9,20 +9,18 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from scheduler.core.backlog.notes import Notes
 from scheduler.core.cluster import Cluster
-from scheduler.core.decide.allowance import LIMITS, Allowance
+from scheduler.core.decide.allowance import LIMITS, Allowance, cost_of_counting
 from scheduler.core.decide.attempts import Attempts
-from scheduler.core.decide.costs import of_counting
-from scheduler.core.decide.gang_start import started
-from scheduler.core.decide.gang_trying import Start
+from scheduler.core.decide.capacity import SharedClaims, joined
+from scheduler.core.decide.gang_start import Start, started
 from scheduler.core.decide.placer import Placer
-from scheduler.core.decide.shared_claims import SharedClaims, joined
 from scheduler.core.model.device_requests import DeviceNeed
 from scheduler.core.model.plan import Plan, Prepare, Retire
 from scheduler.core.model.pod_class import Demand, PodClass, VolumeNeed
 from scheduler.core.model.priority_order import order_members
 from scheduler.core.model.records import PodRecord
+from scheduler.core.scheduling_queue.effects import Notes
 from tests.scheduler.core.device_objects import device, written_slice
 from tests.scheduler.core.nodes.claiming import GPU, claimed, claiming, offered
 from tests.scheduler.core.nodes.mounting import mounting
@@ -262,7 +260,7 @@ def test_the_namespace_pays_for_counting_the_nodes_for_each_class_that_shares_a_
     assert not without[1].is_whole
     assert not sharing[1].is_whole
     more = sharing[0].allowance.spent_by("ns") - without[0].allowance.spent_by("ns")
-    assert more >= (20 + 1) * of_counting(sharing[0].snapshot)
+    assert more >= (20 + 1) * cost_of_counting(sharing[0].snapshot)
 
 
 # --- what is shared --------------------------------------------------------------------------------------------------

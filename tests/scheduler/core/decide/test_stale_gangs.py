@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from scheduler.core.cluster import Cluster
-from scheduler.core.decide.as_if import decide_as_if
 from scheduler.core.decide.changes import AnotherMinimum
+from scheduler.core.decide.decide import decide_as_if
 from scheduler.core.model.plan import Bind, Evict, MakeRoom, Plan
 from scheduler.core.model.preemption import Action
 from scheduler.core.model.stale import Stale

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.core.decide.start_parts import StartParts, shares_of_leaves
+from scheduler.core.decide.domain_search import StartParts, shares_of_leaves
 from tests.scheduler.core.objects import cluster, pod, pod_group
 
 _TWO: list[Mapping[str, Any]] = [{"name": "a", "minMember": 1}, {"name": "b", "minMember": 1}]

@@ -8,10 +8,10 @@ import pytest
 
 from gpu.request import MemoryAsk
 from gpu.translation import Wishes
+from scheduler.conditions import messages
 from scheduler.core.model.plan import Alone, Explain
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code, NodeReason, Verdict
-from scheduler.status import reasons
 from tests.scheduler.core.model.test_records import said
 from tests.scheduler.core.objects import cluster, feed, node, pod, recorded
 from wire import names
@@ -128,7 +128,7 @@ def test_a_pod_that_waits_for_such_a_node_says_so() -> None:
     _, verdict = _decided(_node("n1", None), _node("n2", "mps"), _pod(CAPS, INSISTS))
     assert verdict is not None
     assert verdict.node_reasons == (NodeReason("enforcement", "", 2),)
-    assert "2 node(s) do not enforce the GPU limits" in reasons.told(verdict).message
+    assert "2 node(s) do not enforce the GPU limits" in messages.told(verdict).message
 
 
 def test_a_node_that_learns_to_enforce_takes_the_pod() -> None:

@@ -12,7 +12,7 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.nodes.ledger import Capacity
 from tests.scheduler.core.nodes.test_nominated_usage import running
 from tests.scheduler.core.objects import NANO, Fed, cluster, feed, node, pod, queue
-from tests.scheduler.core.room.scenes import Scene, device, need_of, sharing, trial_of, waiting
+from tests.scheduler.core.preemption.scenes import Scene, device, need_of, sharing, trial_of, waiting
 
 
 def may_hold(made: Cluster, **asked: Any) -> bool:

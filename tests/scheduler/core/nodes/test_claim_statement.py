@@ -11,7 +11,7 @@ import pytest
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.allowance import Limits
-from scheduler.core.decide.known_classes import SEARCHED_ON_NS
+from scheduler.core.decide.attempts import SEARCHED_ON_NS
 from scheduler.core.decide.placer import Placer
 from scheduler.core.model.plan import Bind, Explain, Gang, Plan, Prepare
 from scheduler.core.model.verdict import Code, Verdict

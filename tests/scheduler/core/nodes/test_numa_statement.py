@@ -16,7 +16,7 @@ from scheduler.core.model.settings import Settings
 from tests.scheduler.core.nodes.mounting import reasons
 from tests.scheduler.core.numa_objects import GPU, report, spec
 from tests.scheduler.core.objects import Fed, bound, cluster, feed, node, pod, queue, reservation
-from tests.scheduler.core.room.scenes import NOON_S, running
+from tests.scheduler.core.preemption.scenes import NOON_S, running
 from tests.whole import seeds
 from wire import names
 from wire.core import Pod

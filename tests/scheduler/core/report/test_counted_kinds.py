@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.core.model.pod_kind import LEAST_PODS, Kind
-from scheduler.core.report.counted_kinds import MOST_KEPT, MOST_LOOKED_AT, counted_kinds
-from scheduler.core.report.fragmentation import unusable_nano
+from scheduler.core.report.fragmentation import MOST_KEPT, MOST_LOOKED_AT, counted_kinds, unusable_nano
 from tests.scheduler.core.report.fragmented import SETTINGS, Machine, alone, kinds, left_of, machines
 
 _HALF, _WHOLE, _SMALL = Kind(1, 500, 1_000, 0), Kind(1, 1_000, 1_000, 0), Kind(1, 300, 500, 0)

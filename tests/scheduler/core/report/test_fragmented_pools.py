@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from scheduler.core.model.pod_kind import Kind
 from scheduler.core.model.settings import NodePool
 from scheduler.core.report.fragmentation import Cause, unusable_nano
-from scheduler.core.report.fragmented_pools import fragmented_pools
-from scheduler.core.report.pool_use import Pool, use_of_pools
+from scheduler.core.report.pool_use import Pool, fragmented_pools, use_of_pools
 from tests.scheduler.core.objects import NANO, cluster, node, pod, reservation
 from tests.scheduler.core.report.fragmented import SETTINGS, Machine, kinds, left_of, machines
 from wire import names

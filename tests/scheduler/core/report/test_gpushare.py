@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.core.report.gpushare import UNKNOWN, Answer, DeviceUse, NodeUse, PodUse, node_use
-from scheduler.core.report.node_view import NodeView
+from scheduler.core.report.node_view import UNKNOWN, Answer, DeviceUse, NodeUse, NodeView, PodUse, node_use
 from tests.scheduler.core.objects import NANO, bound, changed, cluster, node, pod, reservation
 from wire import names
 from wire.core import Pod

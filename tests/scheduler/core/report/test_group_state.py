@@ -9,7 +9,7 @@ from scheduler.core.model.quota import Resources
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.verdict import Code, NodeReason, Verdict
 from scheduler.core.queues.sums import Sum
-from scheduler.core.report.group_state import MOST_VERDICTS, GroupState, group_state
+from scheduler.core.report.state import MOST_VERDICTS, GroupState, group_state
 from tests.scheduler.core.objects import cluster, pod
 
 BLANK = cluster().read_pod(pod("blank")).record

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from scheduler.conditions.messages import told
 from scheduler.core.convert import pod_groups
 from scheduler.core.model.plan import Placement
 from scheduler.core.queues.queues import Queues
 from scheduler.core.report.queue_view import QueueView, queue_views
-from scheduler.status.reasons import told
 from tests.scheduler.core.objects import NANO, bound, cluster, node, pod, pod_group, queue
 from tests.scheduler.core.report.listing import listed, random_objects
 from wire import names

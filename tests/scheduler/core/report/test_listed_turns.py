@@ -13,7 +13,7 @@ from scheduler.core.model.plan import Placement
 from scheduler.core.model.priority_order import Rank
 from scheduler.core.model.quota import Resources
 from scheduler.core.queues.order import Key, QueueOrder
-from scheduler.core.report.listed_turns import Turn, order_of_turns
+from scheduler.core.report.listed_queues import Turn, order_of_turns
 from tests.scheduler.core.decide import turns
 from tests.scheduler.core.objects import NANO, bind_request, bound, cluster, ended, node, pod, pod_group, queue
 from tests.scheduler.core.report.listing import listed

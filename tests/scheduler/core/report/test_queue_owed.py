@@ -6,7 +6,7 @@ from scheduler.core.model.quota import UNLIMITED, QueueRecord, Resources
 from scheduler.core.queues.accounts import accounts
 from scheduler.core.queues.sums import Sum
 from scheduler.core.queues.tree import Tree
-from scheduler.core.report.queue_owed import owed_nano_gpus
+from scheduler.core.report.state import owed_nano_gpus
 
 GPU = 10**9
 

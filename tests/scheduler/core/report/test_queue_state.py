@@ -12,7 +12,7 @@ from scheduler.core.model.verdict import Code
 from scheduler.core.queues.accounts import accounts
 from scheduler.core.queues.sums import Sum
 from scheduler.core.queues.tree import Tree
-from scheduler.core.report.queue_state import QueueState, queue_states
+from scheduler.core.report.state import QueueState, queue_states
 
 GPU = 10**9
 BAD = BadField("resources.gpu.limit", "-2.0")

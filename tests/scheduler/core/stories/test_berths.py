@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from scheduler.conditions.messages import told
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Explain, placements
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code, Verdict
-from scheduler.status.reasons import told
 from tests.scheduler.core.objects import changed, feed, node, pod, pod_group, queue, topology
 from wire import names
 from wire.core import Pod

@@ -8,10 +8,10 @@ import pytest
 
 from gpu.request import FractionAsk
 from gpu.translation import Cards, Wishes
+from scheduler.conditions import messages
 from scheduler.core.model.plan import Alone, Explain, Placement
 from scheduler.core.model.settings import Settings, Strategy
 from scheduler.core.model.verdict import NodeReason
-from scheduler.status import reasons
 from tests.scheduler.core.model.test_records import said
 from tests.scheduler.core.objects import NANO, bind_request, bound, cluster, commit, feed, node, recorded, reservation
 from wire.core import Pod
@@ -64,7 +64,7 @@ def test_where_no_device_is_left_to_open_it_waits_and_says_how_much_is_missing(t
     assert placed == {}
     assert explained.verdict.node_reasons == (NodeReason("compute", "", 1),)
     assert explained.verdict.shortfall == ("compute_percent", 5)
-    told = reasons.told(explained.verdict).message
+    told = messages.told(explained.verdict).message
     assert "1 node(s) have room only on shared GPUs with less compute left" in told
     assert told.endswith(" The best node lacks 5% of the compute of a GPU.")
 

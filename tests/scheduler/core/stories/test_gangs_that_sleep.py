@@ -9,14 +9,14 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.backlog.backlog import Backlog
-from scheduler.core.backlog.notes import Notes
 from scheduler.core.decide.allowance import LIMITS, Allowance
 from scheduler.core.decide.attempts import Attempts
 from scheduler.core.decide.gangs import whole_gang
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.plan import Entry, Explain, Placement, Retire, placements
 from scheduler.core.nodes.table import GPUS
+from scheduler.core.scheduling_queue.effects import Notes
+from scheduler.core.scheduling_queue.queue import SchedulingQueue
 from tests.scheduler.core.objects import bound, cluster, feed, node, pod, pod_group, reservation
 from tests.whole import examples
 from wire.core import Pod
@@ -146,7 +146,9 @@ class Crowd:
 def _tried(snapshot: Snapshot, key: tuple[str, str]) -> Sequence[Entry]:
     """What comes of a gang that is decided on alone, by a decision that remembers nothing."""
     entries: list[Entry] = []
-    attempts = Attempts(snapshot, 0, LIMITS, Allowance(namespaces=1, most=10**9), Notes(Backlog(snapshot.ledger)))
+    attempts = Attempts(
+        snapshot, 0, LIMITS, Allowance(namespaces=1, most=10**9), Notes(SchedulingQueue(snapshot.ledger))
+    )
     whole = whole_gang(snapshot.backlog.gang(key), attempts, entries)
     while whole is not None and whole.decide():
         pass

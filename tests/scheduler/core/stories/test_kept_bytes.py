@@ -16,7 +16,7 @@ import pytest
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.settings import Settings
-from scheduler.watch import watched
+from scheduler.watch import secondary
 from scheduler.watch.cache import Cache
 from scheduler.watch.sinks import NodeSink, PodGroupSink, PodSink
 from tests.wire.filled import ITEM, KEY, VALUE, WORDS, Path, fat, places
@@ -85,7 +85,7 @@ def kinds() -> Iterator[tuple[str, Any, Any, dict[str, Any]]]:
     yield "a pod that waits", Pod, PodSink(cache), {"spec": {"containers": [{"name": "c"}], **ours}}
     yield "nodes", Node, NodeSink(cache), {}
     yield "podgroups", PodGroup, PodGroupSink(cache), {}
-    for kind in (*watched.secondary(cache), watched.budgets(cache)):
+    for kind in (*secondary.secondary(cache), secondary.budgets(cache)):
         if kind.resource.plural in _OF_TENANTS:
             yield kind.resource.plural, kind.resource.type, kind.sink, {}
 

@@ -8,10 +8,10 @@ import pytest
 
 from gpu.request import FractionAsk
 from gpu.translation import Cards, Wishes
+from scheduler.conditions import messages
 from scheduler.core.model.plan import Alone, Explain, Placement
 from scheduler.core.model.settings import Settings, Strategy
 from scheduler.core.model.verdict import NodeReason
-from scheduler.status import reasons
 from tests.scheduler.core.model.test_records import said
 from tests.scheduler.core.objects import (
     NANO,
@@ -85,7 +85,7 @@ def test_where_no_device_is_left_to_open_it_waits_and_says_so(tenants: Any) -> N
     assert placed == {}
     assert explained.verdict.node_reasons == (NodeReason("mode", "", 1),)
     assert "1 node(s) have room only on shared GPUs whose pods use another mode" in (
-        reasons.told(explained.verdict).message
+        messages.told(explained.verdict).message
     )
 
 

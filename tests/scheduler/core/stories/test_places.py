@@ -9,7 +9,7 @@ import pytest
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert.pod_groups import topology_record
-from scheduler.core.decide.place_bounds import place_bounds
+from scheduler.core.decide.gang_places import place_bounds
 from scheduler.core.model.plan import Explain, Plan, Retire, placements
 from scheduler.core.model.verdict import Code, DomainRoom, TopologyCause, Verdict
 from tests.scheduler.core.objects import bound, cluster, feed, node, pod, pod_group, reservation, topology

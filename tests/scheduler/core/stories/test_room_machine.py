@@ -10,8 +10,6 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.backlog.learned import Said
-from scheduler.core.backlog.resting import Resting
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.decide import Decision, decide
 from scheduler.core.decide.snapshot import Snapshot
@@ -19,6 +17,8 @@ from scheduler.core.model.plan import MakeRoom, Plan
 from scheduler.core.model.preemption import Intent
 from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.table import Int64s
+from scheduler.core.scheduling_queue.effects import Said
+from scheduler.core.scheduling_queue.queue import Resting
 from tests.scheduler.core.objects import bound, changed, feed, node, pod, pod_group, queue
 from tests.scheduler.core.stories.test_room import S, Shell, of, running
 from tests.whole import examples

@@ -1,6 +1,7 @@
 """Searches for room in random small clusters: whether one is possible, and that nothing but the cluster decides.
 
-``tests/scheduler/core/room/test_search.py`` holds what a found set has to be, and that no order of events matters.
+``tests/scheduler/core/preemption/test_search.py`` holds what a found set has to be, and that no order of events
+matters.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from hypothesis import strategies as st
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.preemption import Action, Found, NoRoom
-from scheduler.core.room.search import find_room
+from scheduler.core.preemption.search import find_room
 from tests.scheduler.core.objects import cluster, feed, next_rv, node, pod_group, queue
-from tests.scheduler.core.room.reference import Reference
-from tests.scheduler.core.room.scenes import NOON_S, Scene, need_of, running, trial_of, waiting
+from tests.scheduler.core.preemption.reference import Reference
+from tests.scheduler.core.preemption.scenes import NOON_S, Scene, need_of, running, trial_of, waiting
 from tests.whole import IS_WHOLE
 from wire.core import Node, Pod
 from wire.crds.podgroup import PodGroup

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.allowance import Limits
-from scheduler.core.decide.needed import gang_need
+from scheduler.core.decide.preemption_needs import gang_need
 from scheduler.core.model.plan import placements
 from scheduler.core.model.preemption import Action, Found, NoRoom
 from scheduler.core.model.settings import Settings
-from scheduler.core.room.need import Need
-from scheduler.core.room.trial import Trial
+from scheduler.core.preemption.need import Need
+from scheduler.core.preemption.trial import Trial
 from tests.scheduler.core.objects import Fed, bound, claim, feed, node, pod, pod_group, queue, volume
 from tests.scheduler.core.stepping import at_once
 from tests.whole import examples

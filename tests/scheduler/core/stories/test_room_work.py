@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler.core.room.search import MOST_PLACED
+from scheduler.core.preemption.search import MOST_PLACED
 from tests.scheduler.core.objects import node, pod, pod_group, queue
 from tests.scheduler.core.stories.test_room import S, Shell, of, running
 

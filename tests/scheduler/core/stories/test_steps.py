@@ -8,14 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.core.cluster import Cluster
-from scheduler.core.decide.as_if import filed
-from scheduler.core.decide.decide import Decision, decide, deciding
+from scheduler.core.decide.decide import Decision, decide, deciding, filed
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.plan import MakeRoom
 from scheduler.core.model.settings import Settings
 from tests.scheduler.core.footprint import footprint
 from tests.scheduler.core.objects import cluster, feed, node, pod, pod_group, queue
-from tests.scheduler.core.room.scenes import NOON_S, Scene, running, waiting
+from tests.scheduler.core.preemption.scenes import NOON_S, Scene, running, waiting
 
 
 def _world(seed: int) -> Cluster:

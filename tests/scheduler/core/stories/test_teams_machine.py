@@ -12,16 +12,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 from typing_extensions import override
 
-from scheduler.core.backlog.backlog import Backlog
-from scheduler.core.backlog.notes import Notes
 from scheduler.core.decide.allowance import LIMITS, Allowance
-from scheduler.core.decide.alone import decide_alone
 from scheduler.core.decide.attempts import Attempts
-from scheduler.core.decide.filing import obstacle
 from scheduler.core.decide.gangs import whole_gang
-from scheduler.core.decide.snapshot import Snapshot
+from scheduler.core.decide.single_pods import decide_alone
+from scheduler.core.decide.snapshot import Snapshot, obstacle
 from scheduler.core.model.plan import Entry, Explain, Retire, placements
 from scheduler.core.queues.use import allocatable, held
+from scheduler.core.scheduling_queue.effects import Notes
+from scheduler.core.scheduling_queue.queue import SchedulingQueue
 from tests.scheduler.core.objects import changed, node, pod, pod_group, queue
 from tests.scheduler.core.stories.test_machine import Scheduling
 from tests.whole import examples
@@ -209,7 +208,7 @@ _CHANGING = {names.QUEUE_LABEL, names.PREEMPTIBILITY_LABEL}
 def _fresh(snapshot: Snapshot, now_ns: int) -> Attempts:
     """Tries of one who is decided on alone, by a decision that remembers nothing."""
     allowance = Allowance(namespaces=1, most=10**9)
-    return Attempts(snapshot, now_ns, LIMITS, allowance, Notes(Backlog(snapshot.ledger)))
+    return Attempts(snapshot, now_ns, LIMITS, allowance, Notes(SchedulingQueue(snapshot.ledger)))
 
 
 def _alone(snapshot: Snapshot, uid: str, now_ns: int) -> list[Entry]:

@@ -8,11 +8,9 @@ from typing import Any
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.changes import Change
 from scheduler.core.model.settings import Settings
-from scheduler.core.what_if import subject as subjects
-from scheduler.core.what_if.asking import answered
-from scheduler.core.what_if.edit import Edit
-from scheduler.core.what_if.suggest import Finder
-from scheduler.core.what_if.trying import Trying
+from scheduler.core.what_if.edits import Edit, subject_of_group, subject_of_pod
+from scheduler.core.what_if.suggestions import Finder
+from scheduler.core.what_if.trials import Trying, answered
 from tests.scheduler.core.objects import cluster
 
 WALL_S = 1_800_000_000
@@ -22,7 +20,7 @@ NO_ROOM = Settings(makes_room=False)
 
 def trying(made: Cluster, name: str = "p", *, of_group: bool = False, wall_s: int = WALL_S) -> Trying:
     """Tries changes for a pod or PodGroup of this name."""
-    find = subjects.of_group if of_group else subjects.of_pod
+    find = subject_of_group if of_group else subject_of_pod
     snapshot = made.prepared(0)
     subject = find(snapshot, "ns", name)
     assert subject is not None

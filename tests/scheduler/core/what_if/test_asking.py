@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from scheduler.core.model.steps import ended
-from scheduler.core.what_if.asking import Finding, Question, about, answered, first
-from scheduler.core.what_if.members import Members
-from scheduler.core.what_if.suggest import searching, suggestions
+from scheduler.core.what_if.group_changes import Members
+from scheduler.core.what_if.suggestions import searching, suggestions
+from scheduler.core.what_if.trials import Finding, Question, about, answered, first
 from tests.scheduler.core.objects import cluster, node, pod, pod_group
 from tests.scheduler.core.what_if.given import spelled, tries, trying
 

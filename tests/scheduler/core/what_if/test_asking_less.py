@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from scheduler.core.what_if.asking_less import CPU, FRACTION, GPUS, Asking, candidates
-from scheduler.core.what_if.edit import NotPossible
+from scheduler.core.what_if.edits import NotPossible
+from scheduler.core.what_if.group_changes import CPU, FRACTION, GPUS, Asking, smaller_requests
 from tests.scheduler.core.objects import NANO, bound, node, pod, pod_group, reservation
 from tests.scheduler.core.what_if.given import changes, edits, spelled, tries
 
@@ -33,7 +33,7 @@ SHARED = (
     ],
 )
 def test_the_largest_amount_that_fits_is_found(objects: tuple[Any, ...], found: list[str]) -> None:
-    assert spelled(edits(candidates, tries(*objects))) == found
+    assert spelled(edits(smaller_requests, tries(*objects))) == found
 
 
 def test_all_pods_of_the_group_that_request_it_are_changed() -> None:

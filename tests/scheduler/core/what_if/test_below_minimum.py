@@ -8,7 +8,7 @@ import pytest
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.stale import Stale
-from scheduler.core.what_if.below_minimum import BelowMinimum, below_minimum
+from scheduler.core.what_if.explanation import BelowMinimum, below_minimum
 from tests.scheduler.core.decide.test_gang_search import members
 from tests.scheduler.core.objects import cluster, node, pod_group
 from wire import names

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from scheduler.core.what_if.constraints import Tolerating, Without, candidates
-from scheduler.core.what_if.edit import NotPossible
+from scheduler.core.what_if.edits import NotPossible
+from scheduler.core.what_if.group_changes import Tolerating, Without, dropped_constraints
 from tests.scheduler.core.objects import node, pod
 from tests.scheduler.core.what_if.given import changes, edits, spelled, tries
 from wire.core import Taint
@@ -36,13 +36,13 @@ def _affine(expression: dict[str, Any]) -> dict[str, Any]:
 )
 def test_what_keeps_a_pod_off_is_found(spec: dict[str, Any], found: list[str]) -> None:
     tried = tries(node(labels={"zone": "a"}), pod("there", bound_to="n1"), pod("p", spec=spec))
-    assert spelled(edits(candidates, tried)) == found
+    assert spelled(edits(dropped_constraints, tried)) == found
 
 
 def test_a_taint_of_a_node_with_room_is_found_and_others_are_not() -> None:
     tainted = node("n2", taints=[("dedicated", "ml", "NoSchedule")])
     full = node("n3", 0, taints=[("other", "", "NoSchedule")])
-    assert spelled(edits(candidates, tries(node(gpus=0), tainted, full, pod("p", gpus=1)))) == [
+    assert spelled(edits(dropped_constraints, tries(node(gpus=0), tainted, full, pod("p", gpus=1)))) == [
         "tolerate dedicated=ml:NoSchedule"
     ]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 
 import pytest
 
-from scheduler.core.what_if.edit import largest, smallest, some
+from scheduler.core.what_if.edits import largest, smallest, some
 
 
 def ended(search: Generator[int, bool, int | None], helps: Callable[[int], bool]) -> int | None:

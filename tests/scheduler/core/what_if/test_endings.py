@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from scheduler.core.what_if.edit import NotPossible
-from scheduler.core.what_if.endings import Ended, NodeOut, candidates
+from scheduler.core.what_if.edits import NotPossible
+from scheduler.core.what_if.node_changes import Ended, NodeOut, ended_groups
 from tests.scheduler.core.objects import NANO, bound, node, pod, pod_group, queue, reservation
 from tests.scheduler.core.what_if.given import changes, edits, spelled, tries
 
@@ -30,13 +30,13 @@ RUNS = (
     ],
 )
 def test_what_leaves_room_is_found(asked: dict[str, Any], found: list[str]) -> None:
-    assert spelled(edits(candidates, tries(*RUNS, pod("p", **asked)))) == found
+    assert spelled(edits(ended_groups, tries(*RUNS, pod("p", **asked)))) == found
 
 
 def test_tenants_of_a_device_leave_room_for_a_share() -> None:
     tenants = [bound(pod(name), "n1", ("g", 4 * NANO // 10)) for name in ("a", "b")]
     book = reservation("g", "n1", book={"uid-a": 4 * NANO // 10, "uid-b": 4 * NANO // 10})
-    assert spelled(edits(candidates, tries(node(gpus=1), *tenants, book, pod("p", fraction="0.5")))) == [
+    assert spelled(edits(ended_groups, tries(node(gpus=1), *tenants, book, pod("p", fraction="0.5")))) == [
         "finish a",
         "finish b",
     ]
@@ -46,12 +46,12 @@ def test_what_uses_the_queue_that_is_at_its_limit_is_found() -> None:
     labels = {"kai.scheduler/queue": "a"}
     runs = pod("runs", gpus=1, bound_to="n1", labels=labels), pod("other", gpus=1, bound_to="n1")
     tried = tries(node(), queue("a", gpu=(0, 1, 1)), queue("default-queue"), *runs, pod("p", gpus=1, labels=labels))
-    assert spelled(edits(candidates, tried)) == ["finish runs"]
+    assert spelled(edits(ended_groups, tried)) == ["finish runs"]
 
 
 def test_who_comes_first_takes_the_room() -> None:
     older = pod("older", gpus=2, created="2025-01-01T00:00:00Z")
-    assert edits(candidates, tries(*RUNS, older, pod("p", gpus=2))) == []
+    assert edits(ended_groups, tries(*RUNS, older, pod("p", gpus=2))) == []
 
 
 def test_what_does_not_run_is_refused_with_what_does() -> None:

@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.core.what_if import hints, known_ends
-from scheduler.core.what_if.edit import Edit
-from scheduler.core.what_if.trying import Trying
+from scheduler.core.what_if import known_ends
+from scheduler.core.what_if.edits import Edit
+from scheduler.core.what_if.suggestions import MOST_PODS, hint_helps, hint_search, hint_trying
+from scheduler.core.what_if.trials import Trying
 from tests.scheduler.core.objects import cluster, node, pod, pod_group
 from tests.scheduler.core.what_if.given import WALL_S, spelled, trying
 
@@ -22,10 +23,10 @@ def ends(name: str, deadline: int, **asked: Any) -> Any:
     return msgspec.structs.replace(made, status=msgspec.structs.replace(made.status, start_time="2027-01-15T07:00:00Z"))
 
 
-def searched(tried: Trying, answer: Callable[[Trying, Edit | None], bool] = hints.helps) -> tuple[Edit, ...]:
+def searched(tried: Trying, answer: Callable[[Trying, Edit | None], bool] = hint_helps) -> tuple[Edit, ...]:
     """Search as a scheduler does that nothing interrupts."""
     found = known_ends.all_ends(tried.snapshot.pods.records.values())
-    search = hints.search(tried.subject, sorted(found, key=lambda pair: pair[0].at_s), tried.wall_s)
+    search = hint_search(tried.subject, sorted(found, key=lambda pair: pair[0].at_s), tried.wall_s)
     try:
         question = next(search)
         while True:
@@ -37,7 +38,7 @@ def searched(tried: Trying, answer: Callable[[Trying, Edit | None], bool] = hint
 
 def hinting(*objects: Any, of_group: bool = False) -> Trying:
     tried = trying(cluster(*objects), "g" if of_group else "p", of_group=of_group)
-    return hints.trying(tried.snapshot, tried.subject, 0, tried.wall_s)
+    return hint_trying(tried.snapshot, tried.subject, 0, tried.wall_s)
 
 
 def gang(count: int, **asked: Any) -> list[Any]:
@@ -63,13 +64,13 @@ def test_nothing_is_asked_further_where_the_group_starts_as_it_is() -> None:
 
     def answer(tried: Trying, edit: Edit | None) -> bool:
         asked.append(edit)
-        return hints.helps(tried, edit)
+        return hint_helps(tried, edit)
 
     assert searched(hinting(node(gpus=4), pod("p", gpus=1)), answer) == ()
     assert asked == [None]
 
 
-@pytest.mark.parametrize(("count", "is_tried"), [(hints.MOST_PODS, True), (hints.MOST_PODS + 1, False)])
+@pytest.mark.parametrize(("count", "is_tried"), [(MOST_PODS, True), (MOST_PODS + 1, False)])
 def test_groups_of_many_pods_are_left_out(count: int, is_tried: bool) -> None:
     asked: list[Edit | None] = []
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from scheduler.core.decide.changes import AnotherNode
-from scheduler.core.what_if.edit import NotPossible
-from scheduler.core.what_if.more_nodes import MoreNodes, candidates
+from scheduler.core.what_if.edits import NotPossible
+from scheduler.core.what_if.node_changes import MoreNodes, added_nodes
 from tests.scheduler.core.device_objects import DRIVER, ask, device, written_slice
 from tests.scheduler.core.nodes.claiming import GPU, claimed, claiming, offered
 from tests.scheduler.core.objects import node, pod, pod_group
@@ -38,13 +38,13 @@ FULL = (node("n1", 2), node("n2", 2), node("big", 4), *(pod(f"t-{at}", gpus=2, b
     ],
 )
 def test_the_least_number_of_nodes_is_found(objects: tuple[Any, ...], found: list[str]) -> None:
-    assert spelled(edits(candidates, tries(*objects))) == found
+    assert spelled(edits(added_nodes, tries(*objects))) == found
 
 
 def test_there_are_as_many_as_those_before_it_take() -> None:
     older = [pod(f"o{at}", gpus=2, created="2025-01-01T00:00:00Z") for at in range(3)]
     tried = tries(node("n1", 2, cordoned=True), *older, pod("p", gpus=1))
-    assert spelled(edits(candidates, tried)) == ["node +4 like n1"]
+    assert spelled(edits(added_nodes, tried)) == ["node +4 like n1"]
 
 
 SMALL, LARGE = ({"memory": {"value": amount}} for amount in ("40Gi", "80Gi"))
@@ -100,7 +100,7 @@ def gang(count: int) -> tuple[Any, ...]:
 )
 def test_further_nodes_bring_devices_for_claims(objects: tuple[Any, ...], found: list[str]) -> None:
     name = "m0" if any(isinstance(each, PodGroup) for each in objects) else "p"
-    assert spelled(edits(candidates, tries(*objects, name=name))) == found
+    assert spelled(edits(added_nodes, tries(*objects, name=name))) == found
 
 
 @pytest.mark.parametrize(("attribute", "found"), [("uuid", []), ("parentUUID", []), ("profile", ["node +1 like n1"])])
@@ -110,7 +110,7 @@ def test_no_further_node_is_for_a_claim_that_names_a_card(attribute: str, found:
     asked = ask(cel=[f'device.attributes["{DRIVER}"].{attribute} == "{values[attribute]}"'])
     taken = claimed("o", on=("n1", "d0"))
     tried = tries(node("n1"), written_slice("n1", part), GPU, claiming("p", "c"), claimed("c", asked), taken)
-    assert spelled(edits(candidates, tried)) == found
+    assert spelled(edits(added_nodes, tried)) == found
 
 
 def test_a_node_that_is_supposed_may_be_what_further_ones_are_like() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.core.what_if.node_explanation import node_explained
+from scheduler.core.what_if.explanation import node_explained
 from tests.scheduler.core.objects import cluster, node, pod
 
 

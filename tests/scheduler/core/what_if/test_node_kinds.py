@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.core.what_if.node_kinds import kinds
+from scheduler.core.what_if.node_changes import kinds_of_nodes
 from tests.scheduler.core.device_objects import DRIVER, ask, device, selectors, written_slice
 from tests.scheduler.core.nodes.claiming import GPU, claimed, claiming, offered
 from tests.scheduler.core.objects import node, pod, pod_group
@@ -70,7 +70,7 @@ def devices_of(node_name: str, *attributes: dict[str, Any]) -> list[Any]:
 )
 def test_kinds_without_devices_come_last_where_pods_need_some(objects: tuple[Any, ...], found: list[str]) -> None:
     name = "m" if any(getattr(each.metadata, "name", "") == "m" for each in objects) else "p"
-    assert kinds(tries(*CPU_NODES, *objects, name=name)) == found
+    assert kinds_of_nodes(tries(*CPU_NODES, *objects, name=name)) == found
 
 
 ONE, TWO = ["n1"], ["n1", "n2"]
@@ -94,7 +94,7 @@ def test_devices_are_told_apart_by_what_selectors_read(
 ) -> None:
     asked = claimed("c", ask(cel=[cel] if cel else []))
     there = (*devices_of("n1", first), *devices_of("n2", second))
-    assert kinds(tries(*there, OF_TYPE, asked, claiming("p", "c"))) == found
+    assert kinds_of_nodes(tries(*there, OF_TYPE, asked, claiming("p", "c"))) == found
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_by_a_rule_between_devices_it_counts_which_of_them_agree(first: str, sec
     asked = msgspec.to_builtins(claimed("c", ask(count=2)))
     asked["spec"]["devices"]["constraints"] = rules
     written = msgspec.convert(asked, type(claimed()))
-    assert kinds(tries(*listed[0], *listed[1], GPU, written, claiming("p", "c"))) == found
+    assert kinds_of_nodes(tries(*listed[0], *listed[1], GPU, written, claiming("p", "c"))) == found
 
 
 SMALL, LARGE = ({"memory": {"value": amount}} for amount in ("40Gi", "80Gi"))
@@ -135,4 +135,4 @@ def test_devices_are_told_apart_by_what_a_claim_may_need(first: list[Any], secon
         )
         return node(name, 0), written_slice(name, *made)
 
-    assert kinds(tries(*offered_by("n1", first), *offered_by("n2", second), *WAITS)) == found
+    assert kinds_of_nodes(tries(*offered_by("n1", first), *offered_by("n2", second), *WAITS)) == found

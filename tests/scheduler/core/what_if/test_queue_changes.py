@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from scheduler.conditions.suggestion_messages import edit_text
 from scheduler.core.decide.changes import AnotherQueue
-from scheduler.core.what_if.edit import NotPossible
+from scheduler.core.what_if.edit_text import read_edit
+from scheduler.core.what_if.edits import NotPossible
 from scheduler.core.what_if.queue_changes import OtherQueue, QueueAmount, amounts_needed, candidates
-from scheduler.core.what_if.written import read
-from scheduler.status.suggestion_texts import edit_text
 from tests.scheduler.core.objects import NANO, node, pod, pod_group, queue
 from tests.scheduler.core.what_if.given import NO_ROOM, changes, edits, spelled, tries
 
@@ -48,10 +48,10 @@ def test_a_gang_adds_what_its_minimum_needs() -> None:
 
 def test_a_weight_is_that_of_the_queue() -> None:
     tried = tries(node(), queue("a", gpu=(0, 1, -1)), of("p", gpus=2))
-    (change,) = changes(tried, read("weight a gpu=2.5"))
+    (change,) = changes(tried, read_edit("weight a gpu=2.5"))
     assert isinstance(change, AnotherQueue)
     assert change.queue.weight.gpu_nano == 2_500_000
-    assert edit_text(read("weight a gpu=2.5")) == "set the weight of queue a to 2.5 for GPUs"
+    assert edit_text(read_edit("weight a gpu=2.5")) == "set the weight of queue a to 2.5 for GPUs"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from scheduler.core.convert.queues import queue_record
 from scheduler.core.decide.changes import AnotherQueue
 from scheduler.core.model.steps import ended
 from scheduler.core.what_if.rivals import Rivals, rivals
-from scheduler.core.what_if.trying import Trying
+from scheduler.core.what_if.trials import Trying
 from tests.scheduler.core.objects import node, pod, pod_group, queue, reservation
 from tests.scheduler.core.what_if.given import tries
 

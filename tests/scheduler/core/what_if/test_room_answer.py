@@ -7,7 +7,7 @@ from typing import Any
 from scheduler.core.model.preemption import Found, Kept, NoRoom
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.steps import ended
-from scheduler.core.what_if.room_answer import room_answer, with_residents
+from scheduler.core.what_if.explanation import room_answer, with_residents
 from tests.scheduler.core.footprint import footprint
 from tests.scheduler.core.objects import cluster, node, pod, pod_group, queue
 from tests.scheduler.core.what_if.given import WALL_S, trying

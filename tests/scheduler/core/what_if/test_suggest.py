@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.core.what_if.suggest import MOST, suggestions, suggestions_within
-from scheduler.core.what_if.trying import Trying
+from scheduler.core.what_if.suggestions import MOST, suggestions, suggestions_within
+from scheduler.core.what_if.trials import Trying
 from tests.scheduler.core.objects import node, pod, pod_group, queue
 from tests.scheduler.core.what_if.given import NO_ROOM, spelled, tries
 

@@ -13,8 +13,8 @@ from scheduler.core.decide.changes import AnotherNode, Change, WithoutPods
 from scheduler.core.model.preemption import Action, NoRoom
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code
-from scheduler.core.room.need import Need
-from scheduler.core.room.trial import Trial
+from scheduler.core.preemption.need import Need
+from scheduler.core.preemption.trial import Trial
 from tests.scheduler.core.footprint import footprint
 from tests.scheduler.core.objects import bound, cluster, node, pod, pod_group, queue, reservation
 from tests.scheduler.core.stepping import at_once

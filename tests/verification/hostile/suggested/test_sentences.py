@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.core.what_if.asking_less import CPU, FRACTION, GPU_MEMORY, GPUS, MEMORY, Asking
+from scheduler.conditions.messages import with_help
+from scheduler.conditions.suggestion_messages import hint_text
+from scheduler.core.what_if.group_changes import CPU, FRACTION, GPU_MEMORY, GPUS, MEMORY, Asking, Members
 from scheduler.core.what_if.known_ends import Wait
-from scheduler.core.what_if.members import Members
-from scheduler.status.reasons import with_help
-from scheduler.status.suggestion_texts import hint_text
 from verification.hostile.suggested.sentences import Sentence, Unreadable, WaitUntil, sentence_of
 
 _REASON = "no nodes with enough resources were found: 2 node(s) didn't have enough resources: GPUs."

@@ -1,0 +1,485 @@
+"""Reserved nodes of one decision: who is kept off which nodes, and for whom nodes are reserved from now on.
+
+A look for more costs a walk over all that waits for room, so there is one a second at most, when something has changed
+or somebody's patience has ended; and one of them tries one group: of the first groups of each queue without reserved
+nodes the one that has waited longest. A group that can have none keeps none from those behind it: it is passed over,
+and tried again when something has changed. What ends a reservation at once is looked at in each decision
+(queues/berths.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+import msgspec
+
+from scheduler.core.decide.attempts import Attempts, asked_use
+from scheduler.core.decide.preemption_needs import HeldBackItems, Looks, Needing, gang_need, needs_left, pod_need
+from scheduler.core.decide.reserved_node_choice import Choice, asks_gpus, needed
+from scheduler.core.model.plan import Entry, placements
+from scheduler.core.model.pod_class import PodClass
+from scheduler.core.model.priority_order import Candidate, Rank
+from scheduler.core.model.quota import NOTHING, Resources
+from scheduler.core.model.records import PodRecord
+from scheduler.core.model.verdict import BerthCause, Code, Verdict
+from scheduler.core.preemption.need import Need
+from scheduler.core.queues import reserved_nodes as rules
+from scheduler.core.queues.reserved_nodes import UNKNOWN, Berth, Berths, Refused
+from scheduler.core.queues.tree import TreeQueue
+from scheduler.core.queues.use import held, queue_of
+from wire import rfc3339
+
+
+def is_entitled(attempts: Attempts, need: Need, queue: TreeQueue, rank: Rank) -> bool:
+    """Whether a queue is within its fair share with a need, but for what has overtaken it."""
+    account = attempts.accounts.of[queue.number]
+    use = asked_use(attempts.snapshot, needed(need)).amounts
+    if rules.is_entitled(account, use, behind=NOTHING):
+        return True
+    return rules.is_entitled(account, use, behind=_behind(attempts, queue, rank))
+
+
+def _behind(attempts: Attempts, queue: TreeQueue, rank: Rank) -> Resources:
+    """What the queue uses for groups that come after this one: they have overtaken it."""
+    snapshot, total, tree = attempts.snapshot, NOTHING, attempts.accounts.tree
+    nodes = {node.name: node for node in attempts.placer.statement.nodes}
+    for pod in snapshot.pods.records.values():
+        if not (pod.node and pod.queue) or pod.deleting or pod.uid in snapshot.commits.intents.victims:
+            continue
+        group = snapshot.pod_group(pod.namespace, pod.pod_group) if pod.pod_group else None
+        found = tree.find(queue_of(pod, group))
+        if found is None or found.number != queue.number:
+            continue
+        if Candidate([pod], group).rank > rank:
+            total = total.plus(held(pod, nodes.get(pod.node)))
+    return total
+
+
+def free_s(attempts: Attempts, queue: str, nodes: Sequence[str]) -> int:
+    """When the last pod on these nodes ends that counts in a queue; UNKNOWN if nobody knows.
+
+    ``queue``: of the holder. Seconds since the epoch.
+    """
+    snapshot, latest_s = attempts.snapshot, attempts.wall_s
+    tree = attempts.accounts.tree
+    for pod in (pod for name in nodes for pod in snapshot.pods.bound_to(name) if pod.queue):
+        group = snapshot.pod_group(pod.namespace, pod.pod_group) if pod.pod_group else None
+        leaf = tree.find(queue_of(pod, group))
+        is_own = leaf is not None and leaf.name == queue
+        ends_s = rules.end_s([pod.cls], pod.started_s, is_own=is_own) if pod.started_s else UNKNOWN
+        if ends_s == UNKNOWN:
+            return UNKNOWN
+        latest_s = max(latest_s, ends_s)
+    return latest_s
+
+
+@dataclass(frozen=True, slots=True)
+class BerthHolders:
+    """Holders of berths in one decision."""
+
+    attempts: Attempts
+
+    def members(self, berth: Berth) -> list[PodRecord]:
+        """Pods of a holder that wait."""
+        snapshot = self.attempts.snapshot
+        if berth.is_gang:
+            pods = snapshot.pods.members(berth.namespace, berth.name)
+        else:
+            pods = [pod for pod in (snapshot.pod(berth.uid),) if pod is not None]
+        return [each for each in pods if self._waits(each)]
+
+    def _waits(self, pod: PodRecord) -> bool:
+        return not (pod.node or pod.deleting or pod.gated or self.attempts.snapshot.is_spoken_for(pod.uid))
+
+    def waiting(self, berths: Iterable[Berth], entries: Iterable[Entry]) -> tuple[Berth, ...]:
+        """Berths whose holders have no place yet: neither bound, on their way, placed now, nor kept by an intent.
+
+        ``entries``: what the decision has done.
+        """
+        served = {placement.pod_uid for placement in placements(entries)}
+        served |= self.attempts.snapshot.commits.intents.holders.keys()
+        return tuple(berth for berth in berths if self._is_waiting(berth, served))
+
+    def _is_waiting(self, berth: Berth, served: set[str]) -> bool:
+        members, snapshot = self.members(berth), self.attempts.snapshot
+        if not members or any(pod.uid in served for pod in members):
+            return False
+        if not berth.is_gang:
+            return True
+        group = snapshot.pod_group(berth.namespace, berth.name)
+        if group is None or group.uid != berth.uid:
+            return False
+        state = snapshot.quorum(group)
+        return not state.is_met and not state.is_starting
+
+    def need(self, berth: Berth) -> Need | None:
+        """What a holder needs; None if room is not all that it lacks."""
+        attempts = self.attempts
+        if berth.is_gang:
+            need = gang_need((berth.namespace, berth.name), attempts)
+        else:
+            known = attempts.snapshot.pod(berth.uid)
+            need = None if known is None else pod_need(attempts.snapshot.judged(known, attempts.now_ns), attempts)
+        return need if need is not None and lacks_nodes(need, attempts) else None
+
+
+def lacks_nodes(need: Need, attempts: Attempts) -> bool:
+    """Whether a pod alone or a gang's minimum lacks nothing but nodes: its queue takes it."""
+    if need.quorum is None:
+        return need.group is None and attempts.held_back(need.pods) is None
+    return need.quorum.has_choice(need.pods) or attempts.held_back(needed(need)) is None
+
+
+def rank_of(need: Need) -> Rank:
+    """When a need has its turn."""
+    above = 0 if need.quorum is None else need.quorum.above
+    return Candidate(list(need.pods), need.group, above=above).rank
+
+
+_S: Final = 1_000_000_000
+#: A look for more berths is made at this interval, and tries one group.
+EVERY_NS: Final = 1 * _S
+#: A group that found no nodes is tried again after this time.
+AGAIN_NS: Final = 10 * _S
+#: The most groups of a queue that are looked at, where the first ones wait for something else than room.
+_HEADS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationCandidate:
+    """A group that has waited too long."""
+
+    need: Need
+    queue: TreeQueue
+    since_s: int
+    rank: Rank
+
+
+@dataclass(slots=True)
+class ReservationCandidates:
+    """Those of one look. ``entries``: what the decision has done; ``before``: berths as they were.
+
+    ``stamp``: what answers depend on. ``refused``: groups (UIDs) that found no berth. ``times``: when to look next.
+    """
+
+    attempts: Attempts
+    entries: list[Entry]
+    before: Berths
+    stamp: tuple[object, ...]
+    refused: dict[str, Refused] = field(default_factory=dict)
+    times: list[int] = field(default_factory=list)
+    _heads: dict[str, list[Needing]] = field(default_factory=dict)
+
+    @property
+    def has_several(self) -> bool:
+        """Whether groups of several queues may have waited too long."""
+        return len(self._heads) > 1
+
+    def first(self, queues_with_one: AbstractSet[str]) -> ReservationCandidate | None:
+        """The group that has waited longest, and was not refused on the same ground or just now."""
+        self._heads = self._found_heads(queues_with_one)
+        found = [each for each in map(self._first_in, self._heads.values()) if each is not None]
+        for each in sorted(found, key=lambda each: (each.since_s, each.rank.uid)):
+            refused = self.before.refused.get(each.rank.uid)
+            if refused is None or self._is_tried_again(refused):
+                return each
+        return None
+
+    def refuse(self, candidate: ReservationCandidate, *, is_passed: bool) -> None:
+        """Note that a group found no berth. ``is_passed``: nor would it have, had nobody else one."""
+        self.refused[candidate.rank.uid] = Refused(self.attempts.now_ns, self.stamp, is_passed)
+
+    def look_again(self) -> None:
+        """Have the next look as soon as one may be."""
+        self.times.append(self.attempts.now_ns + EVERY_NS)
+
+    def _found_heads(self, queues_with_one: AbstractSet[str]) -> dict[str, list[Needing]]:
+        """Of each other queue the first groups whose patience may have ended, by rank; those tried again come last."""
+        tree = self.attempts.accounts.tree
+        heads: dict[str, list[Needing]] = {}
+        held = HeldBackItems.of(self.attempts, Looks.of(self.attempts.snapshot.backlog.room))
+        for needing in needs_left(self.attempts, self.entries, held):
+            queue, rank = tree.leaf(needing.queue), needing.rank
+            if rank is None or not isinstance(queue, TreeQueue) or queue.name in queues_with_one:
+                continue
+            if not self._is_over(_seconds(rank.created), queue):
+                continue
+            if (refused := self.before.refused.get(rank.uid)) is not None:
+                self.refused[rank.uid] = refused
+            if refused is None or not refused.is_passed or self._is_tried_again(refused):
+                heads.setdefault(queue.name, []).append(needing)
+        return {name: sorted(found, key=self._order)[:_HEADS] for name, found in heads.items()}
+
+    def _order(self, needing: Needing) -> tuple[int, Rank]:
+        """Who was passed over comes behind all others, those first that were so longest ago."""
+        rank = _first_rank(needing)
+        refused = self.refused.get(rank.uid)
+        return (refused.at_ns if refused is not None and refused.is_passed else -1), rank
+
+    def _is_tried_again(self, refused: Refused) -> bool:
+        """Whether a group that found no berth is tried now: something has changed, and that is a while ago."""
+        if refused.stamp == self.stamp:
+            return False
+        again_ns = refused.at_ns + AGAIN_NS
+        if again_ns > self.attempts.now_ns:
+            self.times.append(again_ns)
+        return again_ns <= self.attempts.now_ns
+
+    def _is_over(self, since_s: int | None, queue: TreeQueue) -> bool:
+        """Whether somebody has waited longer than a queue's patience; else it is looked at again when that is so."""
+        default_ns = self.attempts.snapshot.settings.patience_ns
+        patience_ns = rules.patience_ns(self.attempts.accounts.tree, queue, default_ns)
+        if since_s is None or patience_ns < 0:
+            return False
+        left_s = rules.ends_of_patience_s(since_s, patience_ns) - self.attempts.wall_s
+        if left_s > 0:
+            self.times.append(self.attempts.now_ns + left_s * _S)
+        return left_s <= 0
+
+    def _first_in(self, heads: Sequence[Needing]) -> ReservationCandidate | None:
+        """The first group of a queue that lacks nothing but room, asks GPUs, and has waited too long.
+
+        Where there may be others behind these, who lacks something else makes way for them.
+        """
+        tree = self.attempts.accounts.tree
+        for needing in heads:
+            queue, need = tree.leaf(needing.queue), needing.need()
+            is_able = need is not None and any(asks_gpus(pod.cls) for pod in need.pods)
+            is_able = is_able and need is not None and lacks_nodes(need, self.attempts)
+            if not is_able and len(heads) >= _HEADS:
+                self.refused[_first_rank(needing).uid] = Refused(self.attempts.now_ns, self.stamp, is_passed=True)
+                self.look_again()
+            if need is None or not is_able or not isinstance(queue, TreeQueue):
+                continue
+            since_s = max((_seconds(pod.created) or 0 for pod in needed(need)), default=0)
+            since_s = max(since_s, _seconds(need.created) or 0)
+            if self._is_over(since_s, queue):
+                return ReservationCandidate(need, queue, since_s, rank_of(need))
+        return None
+
+
+def _first_rank(needing: Needing) -> Rank:
+    rank = needing.rank
+    if rank is None:
+        raise LookupError("a need without a rank is no need")
+    return rank
+
+
+def _seconds(created: str) -> int | None:
+    found = rfc3339.parse_ns(created)
+    return None if found is None else found // _S
+
+
+class Turn(Protocol):
+    """What has its turn."""
+
+    @property
+    def queue(self) -> str:
+        """In which queue it waits."""
+        ...
+
+    @property
+    def use(self) -> Resources:
+        """What its next pods would use there."""
+        ...
+
+    @property
+    def rank(self) -> Rank | None:
+        """When it has its turn."""
+        ...
+
+    @property
+    def classes_next(self) -> Iterable[PodClass]:
+        """Of the pods that come next."""
+        ...
+
+
+@dataclass(slots=True)
+class Berthing:
+    """Berths as they are, and as they are to be. ``entries``: what the decision has done."""
+
+    attempts: Attempts
+    entries: list[Entry]
+    _holders: BerthHolders = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._holders = BerthHolders(self.attempts)
+
+    @property
+    def _before(self) -> Berths:
+        return self.attempts.snapshot.backlog.berths
+
+    @property
+    def _is_on(self) -> bool:
+        return self.attempts.snapshot.settings.berths_percent > 0 and self.attempts.wall_s > 0
+
+    # --- who is kept off -----------------------------------------------------------------------------------------
+    def keeping_off(self, turn: Turn) -> tuple[Berth, ...]:
+        """Berths on whose nodes this may not be placed."""
+        rank = turn.rank if self._before.of and self._is_on else None
+        if rank is None:
+            return ()
+        accounts = self.attempts.accounts
+        queue = accounts.tree.leaf(turn.queue)
+        if not isinstance(queue, TreeQueue):
+            return ()
+        is_starved = rules.is_starved(accounts.of[queue.number], queue, turn.use)
+        ends = [rules.end_s(turn.classes_next, self.attempts.wall_s, is_own=is_own) for is_own in (False, True)]
+        return tuple(
+            berth
+            for berth in self._before.of
+            if berth.keeps_off(
+                queue=queue.name, rank=rank, is_starved=is_starved, end_s=ends[berth.queue == queue.name]
+            )
+        )
+
+    def alike(self, need: Need) -> tuple[Need, frozenset[str]]:
+        """The first of several equal needs that are kept off the same nodes; and those nodes."""
+        nodes = self._keeping_off_need(need, 1)
+        for before, other in enumerate(need.others if self._before.of else (), start=1):
+            if self._keeping_off_need(other, before + 1) != nodes:
+                return need.first(before), nodes
+        return need, nodes
+
+    def _keeping_off_need(self, need: Need, count: int) -> frozenset[str]:
+        """Nodes on which no room may be made for a need. ``count``: of equal needs in all, with those before it."""
+        turn = _Need(need, self.attempts, count)
+        return frozenset(name for berth in self.keeping_off(turn) for name in berth.nodes)
+
+    # --- holders of berths ---------------------------------------------------------------------------------------
+    def conclude(self) -> None:
+        """After all turns: end berths whose holders need none, look for more, have holders say what they wait for."""
+        before, backlog = self._before, self.attempts.snapshot.backlog
+        is_idle = not before.of and not backlog.gangs() and next(backlog.shapes(), None) is None
+        if is_idle or not self._is_on:
+            self._keep(Berths())  # nobody is looked at again
+            return
+        waiting = self._holders.waiting(before.of, self.entries)
+        stamp, now_ns = self._stamp(), self.attempts.now_ns
+        is_early = before.looked_ns is not None and before.looked_ns <= now_ns < before.looked_ns + EVERY_NS
+        is_due = before.next_ns is not None and before.next_ns <= now_ns
+        if (stamp != before.stamp or is_due) and not is_early:
+            self._keep(self._looked(waiting, stamp))
+            return
+        next_ns = before.next_ns
+        if is_early and (stamp != before.stamp or is_due):
+            next_ns = (before.looked_ns or 0) + EVERY_NS
+        self._keep(msgspec.structs.replace(before, of=waiting, next_ns=next_ns))
+
+    def _keep(self, berths: Berths) -> None:
+        before = self._before
+        if berths != before:
+            self.attempts.notes.berths_looked(berths)
+        if any(berth not in berths.of for berth in before.of):
+            self.attempts.put_off()  # groups that were kept off have their turn at once
+        for berth in berths.of:
+            self._say(berth)
+
+    def _stamp(self) -> tuple[object, ...]:
+        snapshot = self.attempts.snapshot
+        return (snapshot.ledger.changes.last, snapshot.queues.sums.version, snapshot.queues.tree)
+
+    def _say(self, berth: Berth) -> None:
+        members = self._holders.members(berth)
+        cause = BerthCause(
+            holder=f"{berth.namespace}/{berth.name}", since_s=berth.since_s, queue=berth.queue, nodes=berth.nodes
+        )
+        key = (berth.namespace, berth.name) if berth.is_gang else None
+        self.attempts.notes.say([pod.uid for pod in members], Verdict(code=Code.WAITS_FOR_BERTH, berth=cause), key)
+
+    # --- looking for more ----------------------------------------------------------------------------------------
+    def _looked(self, waiting: Sequence[Berth], stamp: tuple[object, ...]) -> Berths:
+        """All berths that are to be from now on."""
+        percent = self.attempts.snapshot.settings.berths_percent
+        standing = list(self._renewed(waiting))
+        candidates = ReservationCandidates(self.attempts, self.entries, self._before, stamp)
+        candidate = candidates.first({berth.queue for berth in standing})
+        if candidate is not None:
+            standing += self._tried(candidate, candidates, standing, percent)
+        return Berths(
+            of=tuple(standing),
+            looked_ns=self.attempts.now_ns,
+            stamp=stamp,
+            refused=candidates.refused,
+            next_ns=min(candidates.times, default=None),
+        )
+
+    def _tried(
+        self,
+        candidate: ReservationCandidate,
+        candidates: ReservationCandidates,
+        standing: Sequence[Berth],
+        percent: int,
+    ) -> Iterator[Berth]:
+        """Yield the berth of a group beside those that stand, if it gets one."""
+        choice = Choice(self.attempts, {name for berth in standing for name in berth.nodes})
+        most = choice.most(percent)
+        berth = self._berth(candidate, choice, most - sum(berth.gpus for berth in standing))
+        if berth is None:
+            is_passed = not standing or self._berth(candidate, Choice(self.attempts, frozenset()), most) is None
+            candidates.refuse(candidate, is_passed=is_passed)
+        else:
+            yield berth
+        if candidates.has_several or berth is None:
+            candidates.look_again()
+
+    def _renewed(self, waiting: Sequence[Berth]) -> Iterator[Berth]:
+        """Berths that stand, as of now. One that has lost a node is none: its holder is looked at like any other."""
+        if not waiting:
+            return
+        choice = Choice(self.attempts, frozenset())
+        for berth in waiting:
+            need = self._holders.need(berth)
+            if need is None or not choice.takes(need, berth.nodes):
+                continue
+            gpus, until_s = choice.gpus_of(berth.nodes), free_s(self.attempts, berth.queue, berth.nodes)
+            yield msgspec.structs.replace(berth, rank=rank_of(need), gpus=gpus, free_s=until_s)
+
+    def _berth(self, candidate: ReservationCandidate, choice: Choice, most: int) -> Berth | None:
+        """The berth of a group; None if its queue has no right to more, or it would not fit on ``most`` GPUs."""
+        need, queue = candidate.need, candidate.queue
+        if choice.asked(need) > most or not is_entitled(self.attempts, need, queue, candidate.rank):
+            return None
+        nodes = choice.nodes_for(need, most)
+        if not nodes:
+            return None
+        of = need.group if need.group is not None and need.quorum is not None else need.pods[0]
+        return Berth(
+            queue=queue.name,
+            rank=candidate.rank,
+            namespace=of.namespace,
+            name=of.name,
+            is_gang=need.quorum is not None,
+            since_s=candidate.since_s,
+            nodes=nodes,
+            gpus=choice.gpus_of(nodes),
+            free_s=free_s(self.attempts, queue.name, nodes),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Need:
+    """A need as a turn, the last of ``count`` equal ones."""
+
+    of: Need
+    attempts: Attempts
+    count: int
+
+    @property
+    def queue(self) -> str:
+        return self.of.queue
+
+    @property
+    def use(self) -> Resources:
+        return asked_use(self.attempts.snapshot, needed(self.of)).amounts.times(self.count)
+
+    @property
+    def rank(self) -> Rank | None:
+        return rank_of(self.of)
+
+    @property
+    def classes_next(self) -> Iterable[PodClass]:
+        return {pod.cls for pod in needed(self.of)}

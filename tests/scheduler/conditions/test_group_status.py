@@ -1,0 +1,355 @@
+"""The status of PodGroups: what they hold and ask for, and why they wait, at few writes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+
+from kube.client.resources import EVENTS, NODES, POD_GROUPS, PODS
+from kube.memory.calls import Call
+from kube.memory.faults import Fault
+from scheduler.settings import SchedulerSettings
+from simulator.world import World, WorldSettings
+from tests.scheduler import stage
+from tests.scheduler.conditions.queues import create_queue, gpus
+from tests.scheduler.stage import api_of, bound, cordon, create, create_gang, is_call, pod, settle, share, writes
+from wire import names
+from wire.crds.podgroup import PodGroupStatus, SchedulingCondition
+
+GPU = names.GPU_RESOURCE
+
+
+async def status(world: World, name: str = "g") -> PodGroupStatus:
+    """The status of a PodGroup as the API server has it."""
+    return (await world.api.get(POD_GROUPS, name, namespace=stage.TEAM)).status
+
+
+async def says(world: World, name: str = "g") -> SchedulingCondition | None:
+    """Why a PodGroup waits, as it says."""
+    conditions = (await status(world, name)).scheduling_conditions or []
+    assert len(conditions) <= 1
+    return conditions[0] if conditions else None
+
+
+async def amounts_of(world: World, name: str = "g") -> tuple[Any, Any, Any]:
+    """GPUs that are allocated, those that can't be preempted, and those that are requested."""
+    shown = (await status(world, name)).resources_status
+    assert shown is not None
+    fields = (shown.allocated, shown.allocated_non_preemptible, shown.requested)
+    return fields[0] and fields[0][GPU], fields[1] and fields[1][GPU], fields[2] and fields[2][GPU]
+
+
+async def told(world: World, name: str = "g") -> list[tuple[str, str, str, str]]:
+    """Events of the scheduler about a PodGroup, the first said first: reason, type, action, note."""
+    listed = (await world.api.list(EVENTS, namespace=stage.TEAM)).items
+    of_group = [each for each in listed if each.regarding is not None and each.regarding.kind == "PodGroup"]
+    assert all(each.regarding is not None and each.regarding.uid for each in of_group)
+    of_name = [each for each in of_group if each.regarding is not None and each.regarding.name == name]
+    in_order = sorted(of_name, key=lambda each: each.event_time or "")
+    return [(each.reason, each.type, each.action, each.note) for each in in_order]
+
+
+async def first_note(world: World) -> str:
+    return (await told(world))[0][3]
+
+
+def count(world: World) -> int:
+    """How often the scheduler wrote the status of a PodGroup."""
+    return len(writes(world, "scheduler", "podgroups", "status"))
+
+
+def members(count_: int, gpu_count: int = 1, *, prefix: str = "m") -> list[dict[str, Any]]:
+    return [pod(f"{prefix}{number}", gpus=gpu_count) for number in range(count_)]
+
+
+async def set_queue(world: World, queue: str, group: str = "g", **spec: Any) -> None:
+    patch = {"spec": {"queue": queue, **spec}}
+    await world.api.patch(POD_GROUPS, group, patch, namespace=stage.TEAM)
+
+
+async def test_a_gang_that_starts_at_once_costs_one_write() -> None:
+    async with stage.stage("1x4x80GiB") as world:
+        await create_gang(world, "g", 3, *members(3))
+        await settle(60)
+        assert await amounts_of(world) == ("3", "0", "3")
+        assert await says(world) is None
+        assert count(world) == 1
+
+
+async def test_a_gang_that_waits_shows_what_it_asks_and_why_it_waits() -> None:
+    async with stage.stage("1x4x80GiB") as world:
+        await create_gang(world, "g", 3, *members(3, 2))
+        await settle(20)
+        assert await amounts_of(world) == ("0", "0", "6")
+        said = await says(world)
+        assert said is not None
+        assert (said.type, said.node_pool, said.status) == ("UnschedulableOnNodePool", "default", "True")
+        (reason,) = said.reasons or []
+        assert reason.reason == said.reason == "PodSchedulingErrors"
+        assert reason.message == said.message == stage.waits_because(world, "m0")
+        assert "Resources were found for 2 pods while 3 are required" in reason.message
+        assert count(world) == 1
+
+
+async def test_an_event_on_the_podgroup_says_why_a_gang_waits_once_for_each_reason() -> None:
+    async with stage.stage("1x4x80GiB") as world:
+        await create_gang(world, "g", 3, *members(2, 2))
+        await settle(20)
+        await create(world, pod("m2", gpus=2, annotations={names.POD_GROUP_NAME: "g"}))
+        await settle(20)
+        await settle(600)
+        said = await says(world)
+        assert said is not None
+        assert await told(world) == [
+            ("NotReady", "Warning", "Scheduling", await first_note(world)),
+            ("Unschedulable", "Warning", "Scheduling", said.message),
+        ]
+        assert "currently 2 exist" in await first_note(world)
+        await world.api.patch(POD_GROUPS, "g", {"spec": {"minMember": 2}}, namespace=stage.TEAM)
+        await settle(60)
+        assert bound(world) >= {"m0", "m1"}
+        assert len(await told(world)) == 2
+
+
+async def test_what_a_gang_says_goes_when_it_has_started() -> None:
+    async with stage.stage("1x4x80GiB") as world:
+        await create(world, pod("first", gpus=4))
+        await settle(5)
+        await create_gang(world, "g", 2, *members(2, 2))
+        await settle(20)
+        assert await says(world) is not None
+        await world.api.delete(PODS, "first", namespace=stage.TEAM)
+        await settle(20)
+        assert bound(world) == {"m0", "m1"}
+        assert await says(world) is None
+        assert await amounts_of(world) == ("4", "0", "4")
+        assert count(world) == 2
+
+
+async def test_a_gang_beyond_a_limit_says_so_with_the_numbers_of_the_queue() -> None:
+    async with stage.stage("1x8x80GiB") as world:
+        await create_queue(world, "top", resources=gpus(quota=2, limit=3))
+        await create_queue(world, "a", "top")
+        await create_gang(world, "g", 2, *members(2, 2))
+        await set_queue(world, "a", preemptibility="preemptible")
+        await settle(20)
+        said = await says(world)
+        assert said is not None
+        (reason,) = said.reasons or []
+        assert reason.reason == "OverLimit"
+        assert "top quota has reached the allowable limit of GPUs. Limit is 3 GPUs" in reason.message
+        assert reason.details is not None
+        details = reason.details.queue_details
+        assert details is not None
+        assert details.name == "top"
+        assert [
+            (each or {}).get(GPU)
+            for each in (
+                details.queue_requested_resources,
+                details.queue_deserved_resources,
+                details.queue_allocated_resources,
+                details.queue_allocated_non_preemptible_resources,
+                details.queue_resource_limits,
+                details.pod_group_requested_resources,
+                details.pod_group_requested_non_preemptible_resources,
+            )
+        ] == ["4", "2", "0", "0", "3", "4", "0"]
+        assert (details.queue_resource_limits or {})["memory"] == "-1"
+
+
+@pytest.mark.parametrize(
+    ("queue", "quota", "expected"),
+    [
+        pytest.param("a", 1, "NonPreemptibleOverQuota", id="can't be preempted"),
+        pytest.param("nobody", 9, "QueueDoesNotExist", id="no such queue"),
+        pytest.param("a", -7, "PodSchedulingErrors", id="closed queue"),
+    ],
+)
+async def test_reasons_of_queues_are_named_as_kai_names_them(queue: str, quota: int, expected: str) -> None:
+    async with stage.stage("1x8x80GiB") as world:
+        await create_queue(world, "a", resources=gpus(quota=quota))
+        await create_gang(world, "g", 2, *members(2, 2))
+        await set_queue(world, queue, preemptibility="non-preemptible")
+        await settle(20)
+        said = await says(world)
+        assert said is not None
+        assert [reason.reason for reason in said.reasons or ()] == [expected]
+
+
+async def test_pods_that_cannot_be_preempted_are_shown_as_such() -> None:
+    async with stage.stage("1x8x80GiB") as world:
+        await create_gang(world, "g", 2, *members(2, 2))
+        await set_queue(world, names.DEFAULT_QUEUE, preemptibility="non-preemptible")
+        await settle(20)
+        assert await amounts_of(world) == ("4", "4", "4")
+
+
+async def test_a_gang_of_which_some_run_does_not_say_why_others_wait() -> None:
+    async with stage.stage("1x4x80GiB") as world:
+        await create_gang(world, "g", 2, *members(6))
+        await settle(20)
+        assert await amounts_of(world) == ("4", "0", "6")
+        assert await says(world) is None
+
+
+async def test_pods_alone_and_groups_without_pods_cost_no_write() -> None:
+    async with stage.stage("1x4x80GiB") as world:
+        await create(world, pod("alone", gpus=1), share("half"), pod("big", gpus=9))
+        await create_gang(world, "empty", 1)
+        await settle(60)
+        assert count(world) == 0
+
+
+async def test_a_group_whose_pods_have_ended_holds_nothing() -> None:
+    async with stage.stage("1x4x80GiB") as world:
+        await create_gang(world, "g", 2, *members(2))
+        await settle(20)
+        for name in ("m0", "m1"):
+            await world.api.delete(PODS, name, namespace=stage.TEAM, grace_s=0)
+        await settle(20)
+        assert await amounts_of(world) == ("0", "0", "0")
+        assert await says(world) is None
+
+
+async def test_a_gang_that_grows_is_written_every_ten_seconds() -> None:
+    async with stage.stage("8x8x80GiB") as world:
+        await create_gang(world, "g", 1)
+        for number in range(60):
+            await create(world, pod(f"m{number}", gpus=1, annotations={names.POD_GROUP_NAME: "g"}))
+            await anyio.sleep(1)
+        assert count(world) <= 7
+        await settle(20)
+        assert await amounts_of(world) == ("60", "0", "60")
+
+
+async def waiting_gangs(world: World, number: int) -> None:
+    """So many gangs, none of which fits."""
+    for each in range(number):
+        await create_gang(world, f"g{each:03}", 2, *members(2, 8, prefix=f"g{each:03}-"))
+    await settle(60)
+
+
+async def test_numbers_that_change_are_written_for_none_of_many_gangs() -> None:
+    async with stage.stage("3x4x80GiB") as world:
+        await waiting_gangs(world, 100)
+        await cordon(world, "node-0")
+        await settle(60)
+        before = count(world)
+        await cordon(world, "node-1")
+        await create(world, pod("more", gpus=1))
+        await settle(120)
+        assert "2 node(s) were unschedulable" in stage.waits_because(world, "g007-0")
+        assert count(world) == before
+
+
+async def test_another_reason_is_written_for_each_gang_once() -> None:
+    async with stage.stage("3x4x80GiB") as world:
+        await waiting_gangs(world, 50)
+        before = count(world)
+        for number in range(3):
+            taint = {"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}}
+            await world.api.patch(NODES, f"node-{number}", taint)
+        await settle(60)
+        said = await says(world, "g007")
+        assert said is not None
+        assert "taint" in said.message
+        assert 50 <= count(world) - before <= 100
+
+
+async def test_a_successor_writes_nothing_where_only_numbers_are_others() -> None:
+    async with stage.stage("12x4x80GiB") as world:
+        await waiting_gangs(world, 20)
+        await cordon(world, "node-0")
+        await settle(60)
+        world.scheduler.crash()
+        before = count(world)
+        for number in range(1, 11):
+            await cordon(world, f"node-{number}")
+        await world.restart(world.scheduler)
+        await settle(60)
+        assert "11 node(s) were unschedulable" in stage.waits_because(world, "g007-0")
+        assert count(world) == before
+
+
+async def test_what_others_wrote_is_put_right_and_their_conditions_stay() -> None:
+    theirs = [
+        {"type": "Audited", "status": "True", "transitionID": "7"},
+        {"type": "UnschedulableOnNodePool", "nodePool": "other", "status": "True"},
+    ]
+    async with stage.stage("1x4x80GiB") as world:
+        await create_gang(world, "g", 3, *members(3, 2))
+        await settle(20)
+        forged = {"schedulingConditions": theirs, "resourcesStatus": {"allocated": {GPU: "9", "pods": "3"}}}
+        await api_of(world, "someone").patch(
+            POD_GROUPS, "g", {"status": forged}, namespace=stage.TEAM, subresource="status"
+        )
+        await settle(20)
+        assert await amounts_of(world) == ("0", "0", "6")
+        conditions = (await status(world)).scheduling_conditions or []
+        assert [(each.type, each.node_pool, each.transition_id) for each in conditions] == [
+            ("Audited", "", "7"),
+            ("UnschedulableOnNodePool", "other", ""),
+            ("UnschedulableOnNodePool", "default", "8"),
+        ]
+        shown = (await status(world)).resources_status
+        assert shown is not None
+        assert set(shown.allocated or ()) == {"cpu", "memory", GPU}
+
+
+async def test_a_status_that_is_true_is_not_written_again() -> None:
+    async with stage.stage("1x4x80GiB") as world:
+        await create_gang(world, "runs", 2, *members(2))
+        await create_gang(world, "waits", 2, *members(2, 4, prefix="w"))
+        await settle(30)
+        before = count(world)
+        await settle(600)
+        assert count(world) == before == 2
+
+
+async def test_a_gang_starts_while_its_status_is_written() -> None:
+    """The plan names the version of the PodGroup, which the status changes."""
+    async with stage.stage("1x4x80GiB") as world:
+        await create(world, pod("first", gpus=4))
+        await settle(5)
+        slow = is_call("scheduler", "patch", "podgroups", "status")
+        world.server.faults.on_request.append(lambda call: Fault(delay_s=2.0) if slow(call) else None)
+        await create_gang(world, "g", 2, *members(2, 2))
+        await settle(4.9)
+        await world.api.delete(PODS, "first", namespace=stage.TEAM, grace_s=0)
+        await settle(3)
+        assert bound(world) == {"m0", "m1"}
+
+
+async def test_a_missing_right_stops_these_writes_and_nothing_else() -> None:
+    async with stage.stage("1x4x80GiB") as world:
+        is_ours, tries = is_call("scheduler", "patch", "podgroups", "status"), list[Call]()
+
+        def refuse(call: Call) -> Fault | None:
+            if not is_ours(call):
+                return None
+            tries.append(call)
+            return Fault(refuse_with=403)
+
+        world.server.faults.on_request.append(refuse)
+        await create_queue(world, names.DEFAULT_QUEUE)
+        await create_gang(world, "g", 2, *members(2))
+        await create_gang(world, "h", 2, *members(2, prefix="h"))
+        await settle(600)
+        assert bound(world) == {"m0", "m1", "h0", "h1"}
+        assert 1 <= len(tries) <= 20
+        assert len(writes(world, "scheduler", "queues", "status")) >= 1
+        world.server.faults.clear()
+        await settle(301)
+        assert await amounts_of(world, "h") == ("2", "0", "2")
+
+
+async def test_nothing_is_written_where_that_is_switched_off() -> None:
+    off = msgspec.structs.replace(WorldSettings(seed=1), scheduler=SchedulerSettings(object_status=False))
+    async with stage.stage("1x4x80GiB", settings=off) as world:
+        await create_gang(world, "g", 2, *members(2))
+        await settle(60)
+        assert bound(world) == {"m0", "m1"}
+        assert count(world) == 0

@@ -1,0 +1,153 @@
+"""Events of pods whose words were understood otherwise than they read: one, when they are bound."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import anyio
+import pytest
+
+from gpu.request import FractionAsk, GpuRequest
+from gpu.translation import Note, NoteCode, Place, Translation
+from kube.events import EventRecorder
+from scheduler.conditions.events import Remarking
+from scheduler.core.cluster import Cluster
+from scheduler.core.model.settings import Settings
+from scheduler.watch.cache import Cache
+from tests.kube.lead.test_lease import LoopClock
+from tests.kube.scripted import ScriptedTransport, api_over, ok
+from tests.scheduler.core.model.test_records import request
+from tests.scheduler.core.objects import NANO, bound, changed, commit, node, recorded, reservation
+from wire import names
+from wire.core import Pod
+from wire.events import NORMAL, WARNING
+
+HALF = FractionAsk(NANO // 2)
+SAME = request((FractionAsk(NANO // 2, seat="a"),), (FractionAsk(NANO // 2, seat="a"),))
+APART = request((HALF,), (HALF,))
+
+DROPPED = Note(NoteCode.COUNT_DROPPED, "nvidia.com/gpu of container main", "4", "0.5")
+ROUNDED = Note(NoteCode.ROUNDED_UP, "clearml-injector/fraction", "0.3", "0.375")
+WEAKENED = Note(NoteCode.WEAKENED, "gpu.shared of container main", "2", "1 to 2 devices")
+
+
+class Stage:
+    """A cache that is told of pods, and what is said of them."""
+
+    def __init__(self, *shared: Pod) -> None:
+        self.cache = Cache(Cluster(Settings()))
+        self.cache.cluster.upsert_node(node(gpus=2))
+        for pod in shared:
+            self.cache.note_pod(pod)
+        self._transport = ScriptedTransport(deque([ok({"metadata": {"name": "e"}}, status=201)] * 10))
+        self.events = EventRecorder(
+            api_over(self._transport), clock=LoopClock(0), controller="kai-scheduler", instance="s-0"
+        )
+        self.remarking = Remarking(self.cache, self.events)
+
+    async def run(self, *seen: Pod) -> None:
+        """Lead, and see these versions of pods."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self.remarking.run)
+            tasks.start_soon(self.events.run)
+            await anyio.sleep(1)
+            for pod in seen:
+                self.cache.note_pod(pod)
+            await anyio.sleep(10)
+            tasks.cancel_scope.cancel()
+
+    @property
+    def told(self) -> list[tuple[str, str]]:
+        """Type and text of what was said."""
+        bodies: list[dict[str, Any]] = [asked.body for asked in self._transport.requests]
+        assert all(body["reason"] == names.REASON_UNDERSTOOD for body in bodies)
+        assert all(body["regarding"]["uid"] == "uid-p" for body in bodies)
+        return [(body["type"], body["note"]) for body in bodies]
+
+
+def _pod(*notes: Note, of: GpuRequest = SAME, alternatives: tuple[GpuRequest, ...] = ()) -> Pod:
+    return recorded(Translation(dialect="hami", request=of, alternatives=alternatives, notes=notes))
+
+
+@pytest.mark.parametrize(
+    ("notes", "kind", "parts"),
+    [
+        pytest.param((DROPPED,), WARNING, ("is '4', read as 0.5: a count of whole GPUs",), id="dropped"),
+        pytest.param((ROUNDED,), NORMAL, ("is '0.3', read as 0.375: rounded up",), id="more than was asked"),
+        pytest.param((ROUNDED, DROPPED), WARNING, ("rounded up", "; nvidia.com/gpu of"), id="both, in one event"),
+    ],
+)
+async def test_notes_are_one_event_of_the_bound_pod(notes: tuple[Note, ...], kind: str, parts: tuple[str, ...]) -> None:
+    waiting, stage = _pod(*notes), Stage()
+    given = bound(waiting, "n1", ("g", NANO))
+    await stage.run(waiting, changed(waiting), given, changed(given))
+    ((said, text),) = stage.told
+    assert said == kind
+    assert all(part in text for part in parts)
+
+
+@pytest.mark.parametrize("notes", [(), (WEAKENED,)], ids=["none", "less may be given, but all was"])
+async def test_a_pod_that_has_what_it_says_is_told_nothing(notes: tuple[Note, ...]) -> None:
+    waiting, stage = _pod(*notes), Stage()
+    await stage.run(waiting, bound(waiting, "n1", ("g", NANO)))
+    assert stage.told == []
+
+
+FULL = [
+    reservation("a", book={"x": NANO // 2}),
+    reservation("b", book={"y": NANO // 2}, uuid="GPU-2"),
+]
+
+
+@pytest.mark.parametrize(
+    ("notes", "kind"), [((), NORMAL), ((WEAKENED,), WARNING)], ids=["as good", "less than was asked"]
+)
+async def test_a_pod_that_is_given_another_of_its_alternatives_is_told_which(
+    notes: tuple[Note, ...], kind: str
+) -> None:
+    waiting = _pod(*notes, alternatives=(APART,))
+    stage = Stage(*FULL, waiting)
+    commit(stage.cache.cluster, stage.cache.cluster.decide(0))
+    await stage.run(bound(waiting, "n1", ("a", NANO // 2), ("b", NANO // 2)))
+    ((said, text),) = stage.told
+    assert said == kind
+    wanted = "c0: 50% of a GPU, on device a; c1: 50% of a GPU, on device a"
+    assert text.startswith(f"given is c0: 50% of a GPU; c1: 50% of a GPU, instead of {wanted}")
+    assert ("less than is asked may be given" in text) is bool(notes)
+
+
+async def test_who_does_not_lead_tells_nothing_and_who_leads_next_nothing_of_before() -> None:
+    waiting, stage = _pod(DROPPED), Stage()
+    stage.cache.note_pod(waiting)
+    stage.cache.note_pod(given := bound(waiting, "n1", ("g", NANO)))
+    await stage.run(changed(given))
+    assert stage.told == []
+
+
+async def test_a_pod_that_was_bound_before_it_was_seen_is_told_nothing() -> None:
+    stage = Stage()
+    await stage.run(bound(_pod(DROPPED), "n1", ("g", NANO)))
+    assert stage.told == []
+
+
+@pytest.mark.parametrize(
+    ("alternative", "text"), [(0, ""), (1, ""), (2, "given is c0: 50% of a GPU; c1: 50% of a GPU")]
+)
+async def test_what_is_asked_first_on_the_node_that_was_chosen_is_no_alternative(alternative: int, text: str) -> None:
+    """A pod that asks otherwise on some nodes: it was given less only where that node has something better."""
+    others, pool = Place(other_than=((("pool", "a"),),)), Place(labels=(("pool", "a"),))
+    waiting = recorded(
+        Translation(dialect="hami", request=SAME, alternatives=(SAME, APART), places=(others, pool, pool))
+    )
+    stage = Stage(waiting)
+    found = stage.cache.cluster.pod("uid-p")
+    assert found is not None
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(stage.remarking.run)
+        tasks.start_soon(stage.events.run)
+        await anyio.sleep(1)
+        stage.cache.on_bound(found, alternative)
+        await anyio.sleep(10)
+        tasks.cancel_scope.cancel()
+    assert [said.startswith(text) for _, said in stage.told] == ([True] if text else [])

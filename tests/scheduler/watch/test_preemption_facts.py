@@ -1,0 +1,147 @@
+"""What a search has to know beside nodes, queues and pods: each change of it asks for a decision, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scheduler.core.cluster import Cluster
+from scheduler.core.model.preemption import BudgetRecord, Evicted, FailedClaim, RoomSettings
+from scheduler.core.model.settings import Settings
+from scheduler.core.preemption.nomination_record import MOST_CLAIMS
+from scheduler.core.preemption.protection import ends_s
+from scheduler.watch.cache import Cache
+from scheduler.watch.preemption_facts import KnownForRoom
+
+
+class Seen:
+    """What is known, and namespaces that were asked for."""
+
+    def __init__(self) -> None:
+        self.namespaces: list[str] = []
+        self.known = KnownForRoom()
+        self.known.on_namespace = self.namespaces.append
+        self._version = self.known.version
+
+    def changed(self) -> bool:
+        """Whether something has changed since this was asked last."""
+        before, self._version = self._version, self.known.version
+        return self.known.version != before
+
+
+def budget(namespace: str, name: str = "b", allowed: int = 1) -> BudgetRecord:
+    return BudgetRecord(namespace=namespace, name=name, selector=(), allowed=allowed)
+
+
+def test_a_namespace_is_asked_for_once_and_again_after_it_had_no_budget() -> None:
+    seen = Seen()
+    for record in (budget("a"), budget("a", "c"), budget("b"), budget("a", allowed=0)):
+        seen.known.budgets.put(record)
+        assert seen.changed()
+    assert seen.namespaces == ["a", "b"]
+    seen.known.put_labels("p", "a", "5", {"app": "x"})
+    seen.known.put_labels("q", "b", "5", {"app": "x"})
+    seen.known.budgets.drop(budget("a"))
+    assert seen.known.facts().labels.keys() == {"p", "q"}
+    seen.known.budgets.drop(budget("a", "c"))
+    assert seen.known.facts().labels.keys() == {"q"}
+    seen.known.budgets.put(budget("a"))
+    assert seen.namespaces == ["a", "b", "a"]
+
+
+def test_labels_are_kept_where_there_is_a_budget_and_the_newest_count() -> None:
+    seen = Seen()
+    seen.known.put_labels("p", "a", "5", {"app": "x"})
+    assert seen.known.facts().labels == {}
+    seen.known.budgets.put(budget("a"))
+    seen.changed()
+    for rv, labels, is_news in (("5", "x", True), ("4", "y", False), ("6", "x", False), ("7", "z", True)):
+        seen.known.put_labels("p", "a", rv, {"app": labels})
+        assert seen.changed() is is_news
+    assert seen.known.facts().labels == {"p": {"app": "z"}}
+    seen.known.drop_pod("p")
+    assert seen.known.facts().labels == {}
+
+
+def test_who_is_refused_and_how_often_owners_were_evicted_changes_decisions() -> None:
+    seen = Seen()
+    steps: list[tuple[Any, bool]] = [
+        (lambda: seen.known.note_refused("p", True), True),
+        (lambda: seen.known.note_refused("p", True), False),
+        (lambda: seen.known.note_refused("p", False), True),
+        (lambda: seen.known.note_refused("p", False), False),
+        (lambda: seen.known.note_asked("p"), True),
+        (lambda: seen.known.note_asked("p"), False),
+        (lambda: seen.known.drop_pod("p"), False),
+        (lambda: seen.known.note_asked("p"), True),
+        (lambda: seen.known.note_evicted({"o": Evicted(1, 5)}), True),
+        (lambda: seen.known.note_evicted({"o": Evicted(1, 5)}), False),
+        (lambda: seen.known.note_evicted({}), True),
+    ]
+    for step, is_news in steps:
+        step()
+        assert seen.changed() is is_news
+
+
+def test_claims_that_failed_reach_decisions_until_they_are_bound() -> None:
+    seen = Seen()
+    steps: list[tuple[Any, bool]] = [
+        (lambda: seen.known.note_claim_failed("c", at_s=1_000), True),
+        (lambda: seen.known.note_claim_failed("c", at_s=1_200), False),
+        (lambda: seen.known.note_claim_failed("c", at_s=1_300), True),
+        (lambda: seen.known.note_claims_bound(["other"]), False),
+        (lambda: seen.known.note_claim_failed("d", at_s=1_300), True),
+        (lambda: seen.known.note_claims_bound(["other", "c"]), True),
+    ]
+    for step, is_news in steps:
+        step()
+        assert seen.changed() is is_news
+    assert seen.known.facts().failed_claims == {"d": FailedClaim(1, 1_300)}
+
+
+def test_where_another_claim_of_a_gang_fails_each_time_pauses_grow_as_those_of_one() -> None:
+    seen, at_s, pauses = Seen(), 10_000, list[int]()
+    claims = [f"c{number}" for number in range(8)]
+    for first in claims:
+        seen.known.note_claim_failed(first, at_s=at_s, beside=claims)
+        pauses.append(ends_s(seen.known.failed_claims[first], at_s) - at_s)
+        seen.known.note_claim_failed("another gang's", at_s=at_s, beside=["c-other"])
+        at_s += pauses[-1]
+    assert pauses == [300, 600, 1_200, 2_400, 4_800, 9_600, 14_400, 14_400]
+
+
+def test_of_two_claims_that_fail_within_one_pause_the_second_makes_it_no_longer() -> None:
+    seen = Seen()
+    seen.known.note_claim_failed("c", at_s=1_000, beside=["c", "d"])
+    seen.known.note_claim_failed("d", at_s=1_200, beside=["c", "d"])
+    assert seen.known.failed_claims == dict.fromkeys("cd", FailedClaim(1, 1_000))
+
+
+def test_what_an_earlier_leader_knew_of_claims_is_added() -> None:
+    seen = Seen()
+    seen.known.note_claim_failed("c", at_s=1_000)
+    assert seen.changed()
+    for claims, is_news in (({"c": FailedClaim(1, 900)}, False), ({"d": FailedClaim(3, 900)}, True)):
+        seen.known.note_claims_known(claims, at_s=2_000)
+        assert seen.changed() is is_news
+    assert seen.known.facts().failed_claims == {"c": FailedClaim(1, 1_000), "d": FailedClaim(3, 900)}
+
+
+def test_the_clock_of_an_earlier_leader_makes_no_pause_longer() -> None:
+    seen = Seen()
+    seen.known.note_claims_known({"c": FailedClaim(1, 90_000)}, at_s=1_000)
+    assert seen.known.failed_claims == {"c": FailedClaim(1, 1_000)}
+    assert ends_s(seen.known.failed_claims["c"], 1_300) == 1_300
+
+
+def test_of_too_many_claims_those_that_failed_last_are_known() -> None:
+    seen = Seen()
+    for number in range(MOST_CLAIMS + 1):
+        seen.known.note_claim_failed(f"c{number}", at_s=1_000)
+    assert {*seen.known.failed_claims} == {f"c{number}" for number in range(1, MOST_CLAIMS + 1)}
+
+
+def test_what_is_set_about_making_room_reaches_decisions() -> None:
+    settings = RoomSettings(preempt_min_ns=5, longest_grace_s=7)
+    assert KnownForRoom(settings).facts().settings == settings
+    made = Cluster(Settings(room=settings))
+    assert made.snapshot().room_facts.settings == Cache(made).room.facts().settings == settings
