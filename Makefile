@@ -205,11 +205,11 @@ nightly-whole:
 	MOORAGE_WHOLE=1 $(GO_PROGRAMS) $(BIN)/pytest -n 2 --dist loadfile tests/e2e/test_bulk.py tests/e2e/test_numbers.py tests/e2e/test_beside_kube_scheduler.py \
 	tests/e2e/test_leaders.py tests/e2e/test_placing_stories.py tests/e2e/test_restarts.py tests/e2e/test_room_stories.py
 	MOORAGE_WHOLE=1 $(BIN)/pytest -n 2 --dist loadfile -m 'not cluster and not node' tests/verification tests/simulation tests/simulator \
-	tests/oracle tests/admission/test_every_cost.py tests/cli/page tests/scheduler/test_leaders.py tests/scheduler/what_if tests/tools/test_installed.py \
+	tests/oracle tests/admission/test_every_cost.py tests/ui/page tests/scheduler/test_leaders.py tests/scheduler/what_if tests/tools/test_installed.py \
 	tests/browser/test_axe.py tests/helm/test_rendering.py
 # Ten times the examples of make test-all and more, other ones each time, and all seeds.
 nightly-properties:
-	MOORAGE_WHOLE=1 $(BIN)/pytest -n 2 --dist worksteal -m 'not cluster and not node' tests/admission tests/cli tests/gpu tests/kube tests/sharing \
+	MOORAGE_WHOLE=1 $(BIN)/pytest -n 2 --dist worksteal -m 'not cluster and not node' tests/admission tests/cli tests/runtime tests/ui tests/gpu tests/kube tests/sharing \
 	tests/scheduler/core tests/nodeagent/core tests/wire
 
 # Beside each other, as each takes one processor, and mypy about as long as all else.

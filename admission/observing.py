@@ -1,4 +1,4 @@
-"""What of the webhooks is counted, as values; the metrics library is used by cli/metrics, not here."""
+"""What of the webhooks is counted, as values; the metrics library is used by runtime/metrics, not here."""
 
 from __future__ import annotations
 

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _EVERYTHING = (
-    "import cli.main, cli.schedulerprocess, cli.binderprocess, cli.admissionprocess, cli.nodeagentprocess, "
-    "cli.agentplugin, nodeagent.warden.main"
+    "import cli.main, runtime.processes.scheduler, runtime.processes.binder, runtime.processes.admission, "
+    "runtime.processes.nodeagent, "
+    "runtime.processes.device_plugin, nodeagent.warden.main"
 )
 
 

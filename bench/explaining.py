@@ -25,10 +25,6 @@ from typing import Any, Final
 import anyio
 import msgspec
 
-from cli.explaining import supposing
-from cli.queueing import reading
-from cli.queueing.counting import Known
-from cli.queueing.pools import About
 from kube.client.api import Api
 from kube.client.listing import PAGE_SIZE
 from kube.client.retry import Retry
@@ -39,6 +35,10 @@ from scheduler.core.model.settings import Settings
 from scheduler.watch.cache import Cache
 from scheduler.watch.sinks import NodeSink, PodSink
 from tests.scheduler.core.objects import node, pod, queue
+from ui.explain import explanation
+from ui.queues import reader
+from ui.queues.count import Known
+from ui.queues.pools import About
 from wire import names
 from wire.core import Node, Pod, Volume
 
@@ -137,11 +137,11 @@ def figures(count: int, waiting: int, rounds: int) -> dict[str, object]:
     known: list[Known] = []
 
     def read() -> None:
-        known[:] = [anyio.run(partial(reading.read, api, wall_s=_WALL_S, about=_ASKED))]
+        known[:] = [anyio.run(partial(reader.read, api, wall_s=_WALL_S, about=_ASKED))]
 
     def answer() -> None:
-        subject = supposing.subject(known[0], _ASKED.kind, _ASKED.namespace, _ASKED.name)
-        supposing.explained(known[0], subject, [], _WALL_S)
+        subject = explanation.subject(known[0], _ASKED.kind, _ASKED.namespace, _ASKED.name)
+        explanation.explained(known[0], subject, [], _WALL_S)
 
     def alone() -> None:
         cluster = Cluster(Settings(makes_room=True))

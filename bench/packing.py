@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.result import Figures, LeftOut, Sizes
-from cli.memory import HARDLY_EVER, rare_collections
-from cli.progress import Progress
-from cli.traces import options
-from cli.traces.replaying import Replayed, Request, Summary, read, replayed
+from cli.simulation import options
+from cli.simulation.trace import Replayed, Request, Summary, read, replayed
+from runtime.output import Progress
+from runtime.process import HARDLY_EVER, rare_collections
 from simulator.traces import reading
 from simulator.traces.churn import Churned, churn
 from simulator.traces.tally import Strategies
@@ -80,7 +80,7 @@ def _replayed(
         trace=f"openb:{folder}",
         variant=variant,
         nodes=(),
-        strategies=[options.strategy(text) for text in strategies],
+        strategies=[options.strategy_of(text) for text in strategies],
         load_percent=LOAD,
         seeds=options.seeds(seeds),
         prices=prices,
@@ -142,7 +142,7 @@ def _churned(folder: Path, seed: int, part: int, arrivals: int) -> Iterable[Chur
     trace = Trace(nodes=reading.openb_nodes(folder)[::part], pods=pods)
     for text in COMPARED:
         with rare_collections(HARDLY_EVER):
-            strategies = Strategies(*options.strategy(text))
+            strategies = Strategies(*options.strategy_of(text))
             yield churn(trace, strategies, seed=seed, load_percent=CHURN_LOAD, arrivals=arrivals)
 
 

@@ -17,12 +17,6 @@ import msgspec
 
 from bench import procfs
 from bench.result import Figures, Sizes
-from cli.page.access import Open
-from cli.page.answering import Answering
-from cli.page.door import Door
-from cli.page.following import Following
-from cli.page.publishing import Publishing
-from cli.page.values import State
 from gpu import book as books
 from gpu.book import Book, Entry
 from kube.client.api import Api
@@ -31,6 +25,10 @@ from kube.client.resources import NODES, PODS
 from kube.client.retry import Retry
 from kube.memory.server import MemoryApiServer
 from tools.browser.chromium import Chromium, Tab
+from ui.page.auth import Open
+from ui.page.server import Answering, Door
+from ui.page.values import State
+from ui.page.watch import Following, Publishing
 from wire import names
 
 CARDS = 8

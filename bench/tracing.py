@@ -24,9 +24,9 @@ from bench.contenders import ALONE, Moorage
 from bench.result import Figures, Sizes
 from bench.stage import Stage
 from binder.telemetry.tracing import Traced as BinderTraces
-from cli.tracing.exporting import Exporting
 from kube.client.clock import SystemClock
 from kube.telemetry.tracing import Tracer
+from runtime.tracing.exporter import Exporting
 from scheduler.core.model.plan import Placement
 from scheduler.telemetry.traces import Traced as SchedulerTraces
 from sharing.attempt import Attempt

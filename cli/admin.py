@@ -9,10 +9,10 @@ import argparse
 import functools
 from typing import Any, Final
 
-from cli import check, checkkai, cleannodes, upgradecrds
+from cli import check, check_kai, clean_nodes, upgrade_crds
 
 _Commands = Any  # argparse keeps the type of sub-commands private
-_MEMBERS: Final = (check, checkkai, cleannodes, upgradecrds)
+_MEMBERS: Final = (check, check_kai, clean_nodes, upgrade_crds)
 
 
 def add_command(commands: _Commands) -> None:

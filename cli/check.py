@@ -7,7 +7,7 @@ import functools
 import importlib
 from typing import Any, Final
 
-from cli.options import connection, output
+from runtime.options import connection, output
 
 _Commands = Any  # argparse keeps the type of sub-commands private
 
@@ -38,6 +38,6 @@ def add_command(commands: _Commands, **shown: str) -> None:
 def _check(arguments: argparse.Namespace) -> int:
     import anyio  # noqa: PLC0415 - lazily, so that --help costs nothing
 
-    process = importlib.import_module("cli.checkprocess")
+    process = importlib.import_module("cli.checks.command")
     code: int = anyio.run(functools.partial(process.run, arguments))
     return code

@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from cli import explain, inspect
-from cli.commandnames import shown
-from cli.inspection.options import CLUSTER, GROUP, NODE, POD, QUEUE, SPELLINGS
-from cli.main import plugin_parser
+from cli.main import plugin_parser, shown
+from runtime.options.selection import CLUSTER, GROUP, NODE, POD, QUEUE, SPELLINGS
 
 #: cobra's directives: files as well, or nothing but what is printed.
 _FILES: Final = ":0"

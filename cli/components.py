@@ -1,8 +1,9 @@
 """The components as sub-commands: ``moorage scheduler``, ``binder``, ``workloads``, ``admission``, ``node-agent``.
 
 Each talks to the API server under its own identity: the pod's service account, a kubeconfig, or an address with a
-token file (``--server``, ``--ca-file``, ``--token-file``). Its settings are declared in cli/settings. Each has a module
-for its process, imported when called: so none has in memory what only another one needs (NumPy is 14 MiB).
+token file (``--server``, ``--ca-file``, ``--token-file``). Its settings are declared in runtime/settings. Each has a
+module for its process (runtime/processes), imported when called: so none has in memory what only another one needs
+(NumPy is 14 MiB).
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from cli import nodeagent
-from cli.settings.admission import AdmissionOptions
-from cli.settings.binder import BinderOptions
-from cli.settings.common import Component
-from cli.settings.nodeagent import NodeAgentOptions
-from cli.settings.scheduler import SchedulerOptions
-from cli.settings.workloads import WorkloadsOptions
 from cli.starting import add_command
+from runtime.settings.admission import AdmissionOptions
+from runtime.settings.binder import BinderOptions
+from runtime.settings.common import Component
+from runtime.settings.nodeagent import NodeAgentOptions
+from runtime.settings.scheduler import SchedulerOptions
+from runtime.settings.workloads import WorkloadsOptions
 
 #: The settings of each component, and what it does.
 COMPONENTS: Final[Mapping[str, tuple[type[Component], str]]] = {

@@ -20,10 +20,8 @@ from rich.live import Live
 from rich.text import Text
 
 from binder.settings import BinderSettings
-from cli import tables
-from cli.inspection.sheets import Look, Sheet, drawn
-from cli.refusing import BadInput
 from kube.client import errors
+from runtime.text import BadInput
 from simulator import manifests, outcome, shape
 from simulator.manifests import Manifest
 from simulator.outcome import Outcome
@@ -31,6 +29,8 @@ from simulator.settings import KubeletSettings
 from simulator.violations import SOUND
 from simulator.virtualtime import VirtualClock, VirtualTimeLoop
 from simulator.world import World, WorldSettings
+from ui import outcomes
+from ui.tables import Look, Sheet, drawn
 
 NODES: Final = ("2x4x80GiB", "1x2x24GiB")
 _STEP_S: Final = 0.7
@@ -69,12 +69,12 @@ def run(
 
     ``pause`` lets a picture stand for some seconds.
     """
-    steps, console = _steps(folder), console or tables.console()
+    steps, console = _steps(folder), console or outcomes.console()
     settings = msgspec.structs.replace(_SETTINGS, seed=seed)
     result = anyio.run(_show, steps, settings, console, pause, backend_options={"loop_factory": VirtualTimeLoop})
     if isinstance(result, BadInput):
         raise result
-    tables.show(result, console, details=details, is_wide=True)
+    outcomes.show(result, console, details=details, is_wide=True)
     return 0 if result.all_held else 1
 
 
@@ -170,11 +170,11 @@ class _Stage:
         broken = [name for name, result in self._world.checker.report.items() if result not in SOUND]
         state = Text(f"{self._world.elapsed_s:4.1f} s  {running} of {len(pods)} pods run  ", style="dim")
         state.append("every invariant holds" if not broken else f"broken: {', '.join(broken)}", style="dim")
-        waiting = tables.waiting_table([pod for pod in pods if not pod.node])
+        waiting = outcomes.waiting_table([pod for pod in pods if not pod.node])
         parts = [
             self._now,
             state,
-            tables.gpu_map(outcome.nodes(self._world), width=self._console.width),
+            outcomes.gpu_map(outcome.nodes(self._world), width=self._console.width),
             *(Text.from_ansi(line) for line in self._waiting(waiting)),
         ]
         return Group(*parts)

@@ -1,7 +1,7 @@
 """``moorage explain``: why a pod, a group or a queue gets what it gets, and what would help (docs/pending.md).
 
-Only argparse is imported here; what reads and shows is cli/explainprocess.py, imported when called. A further kind is a
-name here and a way to explain it there.
+Only argparse is imported here; what reads and shows is ui/commands/explain.py, imported when called. A further kind
+is a name here and a way to explain it there.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import argparse
 from typing import Any, Final
 
-from cli.inspection.options import GROUP, NODE, POD, QUEUE
-from cli.options import connection, output
-from cli.refusing import BadInput
+from runtime.options import connection, output
+from runtime.options.selection import GROUP, IN_NAMESPACES, NODE, POD, QUEUE, called
+from runtime.text import BadInput
 
 _Commands = Any  # argparse keeps the type of sub-commands private
 
@@ -23,10 +23,6 @@ SPELLINGS: Final = {
     **dict.fromkeys((NODE, "nodes", "no"), NODE),
     **dict.fromkeys((QUEUE, "queues"), QUEUE),
 }
-#: Kinds that have a namespace.
-IN_NAMESPACES: Final = frozenset({POD, GROUP})
-#: What messages call an object of a kind, where that is not the kind as it is typed.
-_CALLED: Final = {GROUP: "PodGroup"}
 #: The most edits that are tried together.
 _MOST_EDITS: Final = 8
 
@@ -63,17 +59,12 @@ def add_command(commands: _Commands) -> None:
 
 def _explain(arguments: argparse.Namespace) -> int:
     put_right(arguments)
-    from cli.memory import rare_collections  # noqa: PLC0415 - lazily, so that --help costs nothing
+    from runtime.process import rare_collections  # noqa: PLC0415 - lazily, so that --help costs nothing
 
     with rare_collections():
-        from cli import explainprocess  # noqa: PLC0415 - as above
+        from ui.commands import explain  # noqa: PLC0415 - as above
 
-        return explainprocess.run(arguments)
-
-
-def called(kind: str) -> str:
-    """Return the name of a kind as messages write it."""
-    return _CALLED.get(kind, kind)
+        return explain.run(arguments)
 
 
 def put_right(arguments: argparse.Namespace) -> None:

@@ -1,6 +1,6 @@
 """``moorage inspect``: who is on which GPU, what is free, and why pods wait (docs/inspect.md).
 
-Only argparse is imported here; what reads and shows is cli/inspectprocess.py, imported when called.
+Only argparse is imported here; what reads and shows is ui/commands/inspect.py, imported when called.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 import argparse
 from typing import Any, Final
 
-from cli.inspection.options import ALIYUN, CLUSTER, FORMATS, GROUP, POD, QUEUE, SPELLINGS, UNITS_MIB
-from cli.options import connection, output, selection
-from cli.refusing import BadInput
+from runtime.options import connection, output, selection
+from runtime.options.selection import ALIYUN, CLUSTER, FORMATS, GROUP, POD, QUEUE, SPELLINGS, UNITS_MIB
+from runtime.text import BadInput
 
 _Commands = Any  # argparse keeps the type of sub-commands private
 
@@ -52,12 +52,12 @@ def add_command(commands: _Commands) -> None:
 
 def _inspect(arguments: argparse.Namespace) -> int:
     put_right(arguments)
-    from cli.memory import rare_collections  # noqa: PLC0415 - lazily, so that --help costs nothing
+    from runtime.process import rare_collections  # noqa: PLC0415 - lazily, so that --help costs nothing
 
     with rare_collections():
-        from cli import inspectprocess  # noqa: PLC0415 - as above
+        from ui.commands import inspect  # noqa: PLC0415 - as above
 
-        return inspectprocess.run(arguments)
+        return inspect.run(arguments)
 
 
 def put_right(arguments: argparse.Namespace) -> None:

@@ -11,20 +11,18 @@ from itertools import chain
 
 import msgspec
 
-from cli import beside, objectfindings, podfiles
-from cli.beside import Beside
-from cli.objectfindings import Said
-from cli.obstacles import excess, obstacles
-from cli.podfiles import FoundPod
-from cli.printable import line
-from cli.progress import Progress
-from cli.suspicions import Level, suspicions
-from cli.understanding import understood
-from cli.writing import write
+from cli.manifests import obstacles as beside
+from cli.manifests import suspicions as objectfindings
+from cli.manifests.obstacles import Beside, excess, obstacles
+from cli.manifests.suspicions import Level, Said, suspicions
 from gpu import telling
 from gpu.dialects.settings import DialectSettings
 from gpu.podtemplates import MALFORMED
 from gpu.refusal import Refusal, told
+from runtime import manifests
+from runtime.manifests import FoundPod, understood
+from runtime.output import Progress, write
+from runtime.text import line
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +50,7 @@ def run(
 ) -> int:
     """Print findings; return 1 if there is an error (``strict``: any finding), else 0. Raises BadInput."""
     progress = progress or Progress()
-    read = podfiles.read_all(files, progress)
+    read = manifests.read_all(files, progress)
     pods, around = read.pods, beside.beside(read.objects)
     findings: list[Finding] = []
     for judged, found in enumerate(pods):
@@ -124,9 +122,9 @@ def _show(findings: Sequence[Finding], summary: str) -> None:
     """One line a finding, as compilers write them, and the sum. On a terminal a table."""
     rows = [(line(_place(one)), one.level, line(f"{one.text} [{one.code}]")) for one in findings]
     if sys.stdout.isatty():
-        from cli import offlinetables  # noqa: PLC0415 - rich is for terminals
+        from ui import outcomes  # noqa: PLC0415 - rich is for terminals
 
-        offlinetables.show_findings(rows, summary)
+        outcomes.show_findings(rows, summary)
         return
     sys.stdout.writelines(f"{place}: {level}: {text}\n" for place, level, text in rows)
     sys.stdout.write(f"{summary}\n")

@@ -2,6 +2,8 @@
 
 A user waits for imports more than for anything else (docs/benchmarks.md): what is imported at the top of this
 module, and of the commands that ask, is what argparse needs, and no more.
+
+Names of sub-commands as people see them: those that help lists, without the old names that still work.
 """
 
 from __future__ import annotations
@@ -15,28 +17,25 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from cli import (
-    admin,
-    commandnames,
-    dialectfile,
-    explain,
-    inspect,
-    manifestfiles,
-    nodeagent,
-    offline,
-    run,
-    snapshot,
-    ui,
-    version,
-)
-from cli.comparing import options as comparing_options
-from cli.options import output
-from cli.printable import line
-from cli.refusing import BadInput
-from cli.top import command as top
-from cli.traces import options as trace_options
-from cli.week import options as week_options
-from cli.writing import lets_all_through
+from cli import admin, explain, inspect, nodeagent, offline, run, snapshot, top, ui, version
+from cli.simulation import options as simulation_options
+from runtime.options import dialects, manifests, output
+from runtime.output import lets_all_through
+from runtime.text import BadInput, line
+
+
+def shown(commands: argparse._SubParsersAction[Any]) -> list[str]:
+    """Return the names that help lists, in its order."""
+    return [each.dest for each in commands._get_subactions()]  # noqa: SLF001 - argparse lists them nowhere else
+
+
+def refused(name: str, known: Sequence[str]) -> str:
+    """Say that there is no command of a name, and which one was perhaps meant, or which there are."""
+    from difflib import get_close_matches  # noqa: PLC0415 - for those who are wrong
+
+    near = get_close_matches(name, known, n=1)
+    return f"{line(name)}: no such command; " + (f"did you mean {near[0]}?" if near else f"allowed: {', '.join(known)}")
+
 
 _BAD_INPUT = 2
 _INTERRUPTED = 130
@@ -53,7 +52,7 @@ class _Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: str) -> None:  # type: ignore[explicit-override] # as below
         """Refuse a command that is not there, and name those that help lists: argparse names old ones as well."""
         if isinstance(action, argparse._SubParsersAction) and value not in action.choices:  # noqa: SLF001 - no other name
-            raise argparse.ArgumentError(None, commandnames.refused(value, commandnames.shown(action)))
+            raise argparse.ArgumentError(None, refused(value, shown(action)))
         super()._check_value(action, value)
 
     def error(self, message: str) -> NoReturn:  # type: ignore[explicit-override] # typing_extensions takes 20 ms
@@ -134,7 +133,7 @@ def _meant(unknown: str, arguments: argparse.Namespace) -> str:
     """Which options of a component somebody may have meant; of other commands --help says it."""
     if "options" not in arguments:
         return ""
-    from cli.settings.declaring import nearest  # noqa: PLC0415 - for those who are wrong
+    from runtime.settings.declaration import nearest  # noqa: PLC0415 - for those who are wrong
 
     return f"; {nearest(unknown.partition('=')[0], arguments.options, prefix='--')}"
 
@@ -145,7 +144,7 @@ def _log(*, verbose: bool) -> None:
     if not verbose:
         logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(message)s")
         return
-    from cli.logs.forms import TextForm  # noqa: PLC0415 - as above
+    from runtime.logs import TextForm  # noqa: PLC0415 - as above
 
     told = logging.StreamHandler()
     told.setFormatter(TextForm())
@@ -190,14 +189,14 @@ def _add_asking(parser: argparse.ArgumentParser, called: str | None) -> argparse
 
 
 def _add_others(commands: argparse._SubParsersAction[_Parser]) -> None:
-    from cli import components, mpskeeper, nodes, warden  # noqa: PLC0415 - lazily: they load what talks to a cluster
+    from cli import components, mps_keeper, nodes, warden  # noqa: PLC0415 - lazily: they load what talks to a cluster
 
     _add_simulate(commands)
     _add_demo(commands)
     nodes.add_command(commands)
     components.add_commands(commands)
     warden.add_command(commands)
-    mpskeeper.add_command(commands)
+    mps_keeper.add_command(commands)
 
 
 def _add_simulate(commands: argparse._SubParsersAction[_Parser]) -> None:
@@ -209,7 +208,7 @@ def _add_simulate(commands: argparse._SubParsersAction[_Parser]) -> None:
             "simulated nodes, in virtual time. Exit code 0: every invariant held; 1: one did not; 2: bad input."
         ),
     )
-    manifestfiles.add_arguments(parser, "MANIFEST")
+    manifests.add_arguments(parser, "MANIFEST")
     parser.add_argument(
         "--nodes",
         action="append",
@@ -218,10 +217,10 @@ def _add_simulate(commands: argparse._SubParsersAction[_Parser]) -> None:
         help="N nodes of G GPUs of MEM: 4x8x80GiB; GPUs that differ: 1x2x24GiB+2x80GiB; may be repeated",
     )
     _add_node_additions(parser)
-    dialectfile.add_option(parser)
-    trace_options.add_arguments(parser)
-    week_options.add_arguments(parser)
-    comparing_options.add_arguments(parser)
+    dialects.add_option(parser)
+    simulation_options.add_trace_arguments(parser)
+    simulation_options.add_workload_arguments(parser)
+    simulation_options.add_change_arguments(parser)
     output.add(parser, (output.TABLE, output.WIDE, output.JSON, output.YAML), has_header=False)
     parser.add_argument(
         "--adopt-all", action="store_true", help="take all pods as Moorage's, whichever scheduler they name"
@@ -271,11 +270,11 @@ def _add_details(parser: argparse.ArgumentParser) -> None:
 
 
 def _simulate(arguments: argparse.Namespace) -> int:
-    if comparing_options.is_asked(arguments):
-        from cli.comparing import running  # noqa: PLC0415 - lazily, so that --help costs nothing
+    if simulation_options.is_asked(arguments):
+        from cli.simulation import snapshot as running  # noqa: PLC0415 - lazily, so that --help costs nothing
 
         return running.run(arguments)
-    trace_options.check(arguments)
+    simulation_options.check(arguments)
     if (arguments.trace is not None or arguments.workload is not None) and (
         arguments.node_label or arguments.node_resource
     ):
@@ -286,11 +285,11 @@ def _simulate(arguments: argparse.Namespace) -> int:
         return _workload(arguments)
     if not arguments.nodes:
         raise BadInput("--nodes: missing; give the nodes to simulate, as in --nodes 4x8x80GiB")
-    from cli import simulate  # noqa: PLC0415 - lazily, so that --help costs nothing
+    from cli.simulation import manifests as simulate  # noqa: PLC0415 - lazily, so that --help costs nothing
 
     request = simulate.Request(
         nodes=arguments.nodes,
-        files=manifestfiles.named(arguments),
+        files=manifests.named(arguments),
         output=arguments.output,
         seed=arguments.seed,
         delay_s=_seconds("--delay", arguments.delay),
@@ -301,7 +300,7 @@ def _simulate(arguments: argparse.Namespace) -> int:
         adopt_all=arguments.adopt_all,
         node_labels=arguments.node_label,
         node_resources=arguments.node_resource,
-        dialects=dialectfile.read(arguments.dialects),
+        dialects=dialects.read(arguments.dialects),
     )
     return simulate.run(request)
 
@@ -309,10 +308,10 @@ def _simulate(arguments: argparse.Namespace) -> int:
 def _workload(arguments: argparse.Namespace) -> int:
     if arguments.files or arguments.filename or arguments.nodes:
         raise BadInput("--workload: not with manifests or --nodes; a workload has nodes of its own")
-    days, step = week_options.days(arguments.days), trace_options.part(arguments.part)
-    from cli.week import running  # noqa: PLC0415 - lazily, as above
+    days, step = simulation_options.days(arguments.days), simulation_options.part(arguments.part)
+    from cli.simulation import workload  # noqa: PLC0415 - lazily, as above
 
-    request = running.Request(
+    request = workload.Request(
         workload=arguments.workload,
         days=days,
         seed=arguments.seed,
@@ -321,28 +320,28 @@ def _workload(arguments: argparse.Namespace) -> int:
         output=arguments.output,
         plot=arguments.plot,
     )
-    return running.run(request)
+    return workload.run(request)
 
 
 def _replay(arguments: argparse.Namespace) -> int:
-    strategies = [trace_options.strategy(text) for text in arguments.strategy or ["priced"]]
-    load, seeds = trace_options.load(arguments.load), trace_options.seeds(arguments.seeds)
-    from cli.traces import replaying  # noqa: PLC0415 - lazily, as above
+    strategies = [simulation_options.strategy_of(text) for text in arguments.strategy or ["priced"]]
+    load, seeds = simulation_options.load(arguments.load), simulation_options.seeds(arguments.seeds)
+    from cli.simulation import trace  # noqa: PLC0415 - lazily, as above
 
-    request = replaying.Request(
+    request = trace.Request(
         trace=arguments.trace,
         variant=arguments.variant,
         nodes=arguments.nodes,
         strategies=strategies,
         load_percent=load,
         seeds=seeds,
-        step=trace_options.part(arguments.part),
+        step=simulation_options.part(arguments.part),
         prices=arguments.prices,
         is_full=arguments.full,
         output=arguments.output,
         plot=arguments.plot,
     )
-    return replaying.run(request)
+    return trace.run(request)
 
 
 def _demo(arguments: argparse.Namespace) -> int:
@@ -356,7 +355,7 @@ def _demo(arguments: argparse.Namespace) -> int:
 
 
 def _seconds(option: str, text: str) -> float:
-    from cli import durations  # noqa: PLC0415 - lazily, as above
+    from runtime import text as durations  # noqa: PLC0415 - lazily, as above
 
     return durations.of_option(option, text)
 

@@ -10,7 +10,7 @@ WHAT: Final = "run the agent of a node, which tells devices sooner"
 
 def add_command(commands: Any) -> None:
     """Add the sub-command."""
-    from cli.settings.nodeagent import NodeAgentOptions  # noqa: PLC0415 - lazily, as in cli/main.py
     from cli.starting import add_command as add  # noqa: PLC0415
+    from runtime.settings.nodeagent import NodeAgentOptions  # noqa: PLC0415 - lazily, as in cli/main.py
 
     add(commands, NAME, NodeAgentOptions, WHAT)

@@ -1,6 +1,6 @@
 """``moorage nodes``: simulated GPU nodes on a real API server, for people without GPUs (docs/simulated-nodes.md).
 
-What it runs is cli/nodeprocess.py, imported when called.
+What it runs is runtime/processes/nodes.py, imported when called.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from cli import starting
-from cli.refusing import BadInput
-from cli.settings.common import Process
-from cli.settings.declaring import add_options
-from cli.settings.gathering import from_line
+from runtime.settings.common import Process
+from runtime.settings.declaration import add_options
+from runtime.settings.sources import from_line
+from runtime.text import BadInput
 
 _PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?")
 _Commands = Any  # argparse keeps the type of sub-commands private
@@ -67,6 +67,6 @@ def _nodes(arguments: argparse.Namespace) -> int:
         raise BadInput(
             f"--prefix: {arguments.prefix!r} is not 1 to 52 lower-case letters, digits and dashes, no dash at an end"
         )
-    process = importlib.import_module("cli.nodeprocess")
+    process = importlib.import_module("runtime.processes.nodes")
     arguments.shapes = process.shapes(arguments)
     return starting.start(process.run_nodes, from_line(Process, arguments), arguments)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from typing import Any, Final
 
-from cli import dialectfile, manifestfiles
+from runtime.options import dialects, manifests
 
 _Commands = Any  # argparse keeps the type of sub-commands private
 
@@ -58,24 +58,24 @@ def add_commands(commands: _Commands) -> None:
 
 
 def _add_files(parser: argparse.ArgumentParser) -> None:
-    manifestfiles.add_arguments(parser)
+    manifests.add_arguments(parser)
     parser.add_argument("-o", "--output", choices=_FORMS, default="text", help="form of the result (default text)")
-    dialectfile.add_option(parser)
+    dialects.add_option(parser)
 
 
 def _translate(arguments: argparse.Namespace) -> int:
     if arguments.podgroup:
         from cli import podgroups  # noqa: PLC0415 - it loads what makes pods
 
-        return podgroups.run(manifestfiles.named(arguments), output=arguments.output)
+        return podgroups.run(manifests.named(arguments), output=arguments.output)
     from cli import translate  # noqa: PLC0415 - lazily, so that --help costs nothing
 
-    settings = dialectfile.read(arguments.dialects)
-    return translate.run(manifestfiles.named(arguments), output=arguments.output, settings=settings, to=arguments.to)
+    settings = dialects.read(arguments.dialects)
+    return translate.run(manifests.named(arguments), output=arguments.output, settings=settings, to=arguments.to)
 
 
 def _lint(arguments: argparse.Namespace) -> int:
     from cli import lint  # noqa: PLC0415 - lazily, as above
 
-    settings = dialectfile.read(arguments.dialects)
-    return lint.run(manifestfiles.named(arguments), output=arguments.output, strict=arguments.strict, settings=settings)
+    settings = dialects.read(arguments.dialects)
+    return lint.run(manifests.named(arguments), output=arguments.output, strict=arguments.strict, settings=settings)

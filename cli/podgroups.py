@@ -9,10 +9,9 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from cli import podfiles
-from cli.printable import line
-from cli.progress import Progress
-from cli.writing import write
+from runtime import manifests
+from runtime.output import Progress, write
+from runtime.text import line
 from scheduler.core.convert.pod_groups import pod_group_record
 from simulator.controllers import table
 from simulator.controllers.table import Workload
@@ -50,7 +49,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def run(files: Sequence[str], *, output: str, progress: Progress | None = None) -> int:
     """Print the PodGroups; return 1 if a workload is refused. Raises BadInput."""
     progress = progress or Progress()
-    expander, read = Expander(), podfiles.read_all(files, progress)
+    expander, read = Expander(), manifests.read_all(files, progress)
     found: list[Answer] = []
     for obj in read.objects:
         progress.tick(lambda: f"{len(found)} workloads translated")
@@ -103,7 +102,7 @@ def _answer(workload: Workload, about: Answer) -> Answer:
     )
 
 
-def _foreign(read: podfiles.Found) -> list[Answer]:
+def _foreign(read: manifests.Found) -> list[Answer]:
     """Return an answer for each gang that pods ask for in the words of other schedulers, and each pod refused."""
     gangs = Gangs()
     for obj in read.objects:

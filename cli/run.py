@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import argparse
 
-from cli.options import output
-from cli.refusing import BadInput
+from runtime.options import output
+from runtime.text import BadInput
 
 FOLDER = "/run/moorage/run"
 
@@ -43,6 +43,6 @@ def _run(arguments: argparse.Namespace) -> int:
         raise BadInput("--list: not with a command, --gpus or --gpu-memory")
     if not (arguments.list or arguments.command):
         raise BadInput("COMMAND: missing; give it last, as in moorage run --gpus 0.5 -- python train.py")
-    from cli.machine import running  # noqa: PLC0415 - lazily, so that --help costs nothing
+    from cli.machine import command  # noqa: PLC0415 - lazily, so that --help costs nothing
 
-    return running.run(arguments)
+    return command.run(arguments)

@@ -1,6 +1,6 @@
 """``moorage snapshot``: what the scheduler reads of a cluster, as a file for ``simulate --from-snapshot``.
 
-Only argparse is imported here; what reads and writes is cli/snapshotprocess.py, imported when called.
+Only argparse is imported here; what reads and writes is cli/snapshots/command.py, imported when called.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from typing import Any, Final
 
-from cli.options import connection
+from runtime.options import connection
 
 _Commands = Any  # argparse keeps the type of sub-commands private
 
@@ -32,9 +32,9 @@ def add_command(commands: _Commands) -> None:
 
 
 def _snapshot(arguments: argparse.Namespace) -> int:
-    from cli.memory import rare_collections  # noqa: PLC0415 - lazily, so that --help costs nothing
+    from runtime.process import rare_collections  # noqa: PLC0415 - lazily, so that --help costs nothing
 
     with rare_collections():
-        from cli import snapshotprocess  # noqa: PLC0415 - as above
+        from cli.snapshots import command  # noqa: PLC0415 - as above
 
-        return snapshotprocess.run(arguments)
+        return command.run(arguments)

@@ -12,15 +12,17 @@ from typing import Any, Final
 
 import anyio
 
-from cli.memory import rare_collections
-from cli.refusing import BadInput, refuse
-from cli.settings.common import Component, Process
-from cli.settings.declaring import add_options, declared, prefix
-from cli.settings.gathering import gathered
 from kube.client.config import ConfigError
 from kube.telemetry.logevents import LogEvent, about
+from runtime.process import rare_collections
+from runtime.settings.common import Component, Process
+from runtime.settings.declaration import add_options, declared, prefix
+from runtime.settings.sources import gathered
+from runtime.text import BadInput, refuse
 
 _log: Final = logging.getLogger(__name__)
+#: The component that explains why pods wait.
+_EXPLAINS: Final = "scheduler"
 _Commands = Any  # argparse keeps the type of sub-commands private
 
 
@@ -44,7 +46,16 @@ def _start(name: str, settings: type[Component], arguments: argparse.Namespace) 
     """Import what the component needs, and run it until it ends or a signal says stop."""
     found = gathered(settings, name, arguments, os.environ)
     process = process_of(name)
-    return start(process.run, found.settings, told=found.said)
+    run = functools.partial(process.run, explaining=_explaining) if name == _EXPLAINS else process.run
+    return start(run, found.settings, told=found.said)
+
+
+def _explaining(replica: Any, scheduler: Any, *, api: Any, listener: Any, observer: Any) -> Any:
+    """Return a replica of the scheduler that also explains."""
+    from ui.explain import server  # noqa: PLC0415 - what makes certificates is for schedulers that explain
+
+    context = server.certified(api.clock.now_ns())
+    return server.explained(replica, scheduler, api=api, listener=listener, context=context, observer=observer)
 
 
 def process_of(name: str) -> Any:
@@ -53,17 +64,17 @@ def process_of(name: str) -> Any:
     Modules are made once and kept: looking through them for garbage while they come took a fifth of the time.
     """
     with rare_collections():
-        return importlib.import_module(f"cli.{name.replace('-', '')}process")
+        return importlib.import_module(f"runtime.processes.{name.replace('-', '')}")
 
 
 def start(run: Any, settings: Process, *given: Any, told: Mapping[str, str] | None = None) -> int:
-    """Run a process (cli.connections.Run) until it ends or a signal says stop, with its log on stderr.
+    """Run a process (runtime.connections.Run) until it ends or a signal says stop, with its log on stderr.
 
     ``told``: which settings are not the defaults. Returns the exit code. Raises BadInput when it can't be told where
     the API server is, and where the process itself does.
     """
-    connections = importlib.import_module("cli.connections")
-    levels = importlib.import_module("cli.logs.levels")
+    connections = importlib.import_module("runtime.connections")
+    levels = importlib.import_module("runtime.logs")
     log = levels.begin(settings.log_level, settings.log_format)
     if told is not None:
         _log.info("settings that are not the defaults", extra=about(LogEvent.SETTINGS, **told))

@@ -8,18 +8,16 @@ from typing import Final
 
 import msgspec
 
-from cli import podfiles
-from cli.podfiles import FoundPod
-from cli.printable import line
-from cli.progress import Progress
-from cli.understanding import understood
-from cli.writing import write
 from gpu import record, telling
 from gpu.dialects.plugin import containers
 from gpu.dialects.settings import DialectSettings
 from gpu.podtemplates import MALFORMED
 from gpu.refusal import Refusal, told
 from gpu.translation import Translation
+from runtime import manifests
+from runtime.manifests import FoundPod, understood
+from runtime.output import Progress, write
+from runtime.text import line
 
 #: The target that needs no saying: the record.
 NATIVE: Final = "native"
@@ -78,7 +76,7 @@ def run(
 ) -> int:
     """Translate and print; return 1 if a pod is refused, or can't be said in the words of ``to``. Raises BadInput."""
     progress = progress or Progress()
-    pods = podfiles.read(files, progress)
+    pods = manifests.read(files, progress)
     made: list[Translation | Refusal | str] = []
     for pod in pods:
         progress.tick(lambda: f"{len(made)} of {len(pods)} pods translated")
@@ -153,9 +151,9 @@ def _changes(translation: Translation) -> Iterator[Change]:
 def _show(rows: Sequence[tuple[str, Sequence[tuple[str, str]]]]) -> None:
     """One block a pod: its place, then each fact with what it is about. On a terminal a table."""
     if sys.stdout.isatty():
-        from cli import offlinetables  # noqa: PLC0415 - rich is for terminals
+        from ui import outcomes  # noqa: PLC0415 - rich is for terminals
 
-        offlinetables.show_facts(rows)
+        outcomes.show_facts(rows)
         return
     for place, facts in rows:
         sys.stdout.write(f"{place}\n")

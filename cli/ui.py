@@ -1,4 +1,4 @@
-"""``moorage ui``: the page of a cluster (docs/page.md). What it runs is cli/uiprocess.py, imported when called."""
+"""``moorage ui``: the page of a cluster (docs/page.md). What it runs is ui/commands/page.py, imported when called."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import importlib
 from typing import Any, Final
 
-from cli.refusing import BadInput
+from runtime.text import BadInput
 
 _Commands = Any  # argparse keeps the type of sub-commands private
 
@@ -15,8 +15,6 @@ _DESCRIPTION: Final = (
     "and groups, as they change. On loopback it shows what the kubeconfig may see; elsewhere each reader shows a token "
     "of the cluster and is shown what that may see. Runs until it is stopped (Ctrl-C). Exit code 2: bad input."
 )
-#: Of a simulated cluster where none are named.
-NODES: Final = ("3x8x80GiB", "1x4x24GiB")
 _SPEED: Final = r"[0-9]{1,4}(\.[0-9]{1,3})?"
 _LEAST_SPEED: Final = 0.1
 _MOST_SPEED: Final = 1000
@@ -34,9 +32,9 @@ def add_command(commands: _Commands, *, is_called: bool = True) -> None:
         return
     from pathlib import Path  # noqa: PLC0415 - as above
 
-    from cli.options import connection, selection  # noqa: PLC0415 - as above
-    from cli.page.settings import PageSettings  # noqa: PLC0415 - as above
-    from cli.settings.declaring import add_options  # noqa: PLC0415 - as above
+    from runtime.options import connection, selection  # noqa: PLC0415 - as above
+    from runtime.settings.declaration import add_options  # noqa: PLC0415 - as above
+    from runtime.settings.page import NODES, PageSettings  # noqa: PLC0415 - as above
 
     parser.add_argument(
         "--simulate", action="store_true", help="show a simulated cluster at work, in real time; needs no cluster"
@@ -63,11 +61,11 @@ def add_command(commands: _Commands, *, is_called: bool = True) -> None:
 
 
 def _ui(arguments: argparse.Namespace) -> int:
-    from cli.page.settings import PageSettings  # noqa: PLC0415 - as above
-    from cli.settings.gathering import from_line  # noqa: PLC0415 - as above
+    from runtime.settings.page import PageSettings  # noqa: PLC0415 - as above
+    from runtime.settings.sources import from_line  # noqa: PLC0415 - as above
 
     put_right(arguments)
-    process = importlib.import_module("cli.uiprocess")
+    process = importlib.import_module("ui.commands.page")
     code: int = process.run(arguments, from_line(PageSettings, arguments))
     return code
 
@@ -76,7 +74,7 @@ def put_right(arguments: argparse.Namespace) -> None:
     """Read the speed. Raises BadInput for what makes no sense together."""
     import re  # noqa: PLC0415 - as above
 
-    from cli.options import selection  # noqa: PLC0415 - as above
+    from runtime.options import selection  # noqa: PLC0415 - as above
 
     if arguments.nodes and not arguments.simulate:
         raise BadInput("--nodes: allowed with --simulate")

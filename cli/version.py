@@ -1,18 +1,16 @@
 """``moorage version``: which version this is, and which ones a cluster has.
 
 The same number is in pyproject.toml and in the chart. Only argparse is imported here; what reads a cluster is
-cli/versionprocess.py.
+ui/commands/version.py.
 """
 
 from __future__ import annotations
 
 import argparse
-from typing import Final
 
-from cli.options import connection, output
-from cli.refusing import BadInput
-
-VERSION: Final = "0.1.0"
+from runtime.options import connection, output
+from runtime.text import BadInput
+from runtime.version import VERSION
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -43,6 +41,6 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.client and arguments.output == output.TABLE:
         print(f"moorage {VERSION}")
         return 0
-    from cli import versionprocess  # noqa: PLC0415 - lazily, so that --help costs nothing
+    from ui.commands import version  # noqa: PLC0415 - lazily, so that --help costs nothing
 
-    return versionprocess.run(arguments)
+    return version.run(arguments)

@@ -22,6 +22,6 @@ def add_command(commands: _Commands) -> None:
 
 
 def _start(arguments: argparse.Namespace) -> int:
-    from cli import becoming  # noqa: PLC0415 - for those who start one
+    from runtime import process  # noqa: PLC0415 - for those who start one
 
-    return becoming.run("nodeagent.warden.main", options.written(arguments))
+    return process.run("nodeagent.warden.main", options.written(arguments))

@@ -1,4 +1,4 @@
-"""What the agent tells whoever counts (cli/metrics/nodeagent.py)."""
+"""What the agent tells whoever counts (runtime/metrics/nodeagent.py)."""
 
 from __future__ import annotations
 

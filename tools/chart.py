@@ -34,8 +34,8 @@ def _files() -> Iterator[tuple[str, str]]:
         yield f"crds/{path.name}", _copied(path)
     for component in _COMPONENTS:
         yield f"manifests/rbac-{component}.yaml", _copied(ROOT / component / "rbac.yaml")
-    yield "manifests/rbac-explain.yaml", _copied(ROOT / "cli" / "explaining" / "rbac.yaml")
-    yield "manifests/rbac-page.yaml", _copied(ROOT / "cli" / "page" / "rbac.yaml")
+    yield "manifests/rbac-explain.yaml", _copied(ROOT / "ui" / "explain" / "rbac.yaml")
+    yield "manifests/rbac-page.yaml", _copied(ROOT / "ui" / "page" / "rbac.yaml")
     yield "manifests/priorityclass-reservation.yaml", _copied(ROOT / "reservation" / "priorityclass.yaml")
     yield "manifests/policies.yaml", _rendered("admission/policies.py", policy_manifests())
     # Admission writes caBundle, or cert-manager does.

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
-from cli.metrics import declared as have
-from cli.metrics import tenants
-from cli.metrics.metric import Metric
+from runtime.metrics import declared as have
+from runtime.metrics import nodeagent
+from runtime.metrics.declared import Metric
 
 _WIDTH: Final = 12
 _HEIGHT: Final = 8
@@ -93,8 +93,8 @@ PANELS: Final = (
         "short",
         (
             (
-                f"sum by (namespace) ({tenants.TENANT_NANO.name} and on (uuid, pod_uid) "
-                f"{tenants.TENANT_IDLE.name}) / 1e9",
+                f"sum by (namespace) ({nodeagent.TENANT_NANO.name} and on (uuid, pod_uid) "
+                f"{nodeagent.TENANT_IDLE.name}) / 1e9",
                 "{{namespace}}",
             ),
         ),

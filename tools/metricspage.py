@@ -1,6 +1,6 @@
 """The tables of docs/metrics.md, made from declarations and alert rules: ``python -m tools.metricspage``.
 
-The page around them is written by hand. A test compares (tests/cli/metrics/test_page.py).
+The page around them is written by hand. A test compares (tests/runtime/metrics/test_page.py).
 """
 
 from __future__ import annotations
@@ -11,19 +11,18 @@ from typing import Any, Final
 
 import yaml
 
-from cli.metrics.compat import COMPAT
-from cli.metrics.declared import COMPONENTS
-from cli.metrics.metric import Kind, Metric
-from cli.metrics.tenants import TENANTS
+from runtime.metrics.compat import COMPAT
+from runtime.metrics.declared import COMPONENTS, Kind, Metric
+from runtime.metrics.nodeagent import TENANTS
 
 _ROOT: Final = Path(__file__).parent.parent
 PAGE: Final = _ROOT / "docs" / "metrics.md"
 ALERTS: Final = _ROOT / "helm" / "moorage" / "alerts" / "moorage.yaml"
-_BEGIN: Final = "<!-- made by make metrics from cli/metrics/declared.py -->"
+_BEGIN: Final = "<!-- made by make metrics from runtime/metrics/declared.py -->"
 _END: Final = "<!-- end of what is made -->"
-_BEGIN_TENANTS: Final = "<!-- made by make metrics from cli/metrics/tenants.py -->"
+_BEGIN_TENANTS: Final = "<!-- made by make metrics from runtime/metrics/nodeagent.py -->"
 _END_TENANTS: Final = "<!-- end of tenants -->"
-_BEGIN_COMPAT: Final = "<!-- made by make metrics from cli/metrics/compat.py -->"
+_BEGIN_COMPAT: Final = "<!-- made by make metrics from runtime/metrics/compat.py -->"
 _END_COMPAT: Final = "<!-- end of names of other systems -->"
 _BEGIN_ALERTS: Final = "<!-- made by make metrics from helm/moorage/alerts/moorage.yaml -->"
 _END_ALERTS: Final = "<!-- end of the alerts -->"

@@ -178,7 +178,7 @@ class Right(msgspec.Struct, frozen=True, order=True, kw_only=True):
 
 def granted(files: Iterable[Path] = ()) -> set[Right]:
     """Return what the components' manifests grant."""
-    paths = list(files) or [*sorted(_ROOT.glob("*/rbac.yaml")), *sorted((_ROOT / "cli").glob("*/rbac.yaml"))]
+    paths = list(files) or [*sorted(_ROOT.glob("*/rbac.yaml")), *sorted((_ROOT / "ui").glob("*/rbac.yaml"))]
     documents = [document for path in paths for document in yaml.safe_load_all(path.read_text()) if document]
     rules = {_key(document): document["rules"] for document in documents if document["kind"] in {"ClusterRole", "Role"}}
     bindings = [document for document in documents if document["kind"].endswith("RoleBinding")]

@@ -1,6 +1,6 @@
 """The tables of docs/settings.md: ``python -m tools.settingsdoc write``, and ``check`` whether they are up to date.
 
-They are made from what cli/settings declares. The text around them is written by hand and not touched.
+They are made from what runtime/settings declares. The text around them is written by hand and not touched.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Final
 
 from cli.components import COMPONENTS
-from cli.settings.common import Component
-from cli.settings.declaring import Declared, declared
+from runtime.settings.common import Component
+from runtime.settings.declaration import Declared, declared
 
 PATH: Final = Path(__file__).parent.parent / "docs" / "settings.md"
-_BEGIN: Final = "<!-- Made by `make settings` from cli/settings: change that. -->\n"
+_BEGIN: Final = "<!-- Made by `make settings` from runtime/settings: change that. -->\n"
 _HEAD: Final = "| setting | variable | default | allowed | what it is |\n|---|---|---|---|---|\n"
 
 
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
         PATH.write_text(should_be)
         return 0
     if is_text != should_be:
-        print(f"{PATH.name}: not what cli/settings declares: make settings", file=sys.stderr)
+        print(f"{PATH.name}: not what runtime/settings declares: make settings", file=sys.stderr)
     return 0 if is_text == should_be else 1
 
 

@@ -14,10 +14,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from cli.page.simulated import recorded
-from cli.refusing import BadInput
+from runtime.text import BadInput
 from simulator.virtualtime import VirtualClock
 from simulator.world import World
+from ui.page.recording import recorded
 from verification.hostile import scenario as scenarios
 from verification.hostile.run import LIMIT_CPU_S, Outcome, run
 from verification.hostile.scenario import MalformedScript, Scenario, scenario_of

@@ -1,4 +1,4 @@
-"""What of the binder is counted, as values; the metrics library is used by cli/metrics, not here.
+"""What of the binder is counted, as values; the metrics library is used by runtime/metrics, not here.
 
 What is read when somebody asks, and not counted as it happens, is ``binder/report/standing.py``'s.
 """

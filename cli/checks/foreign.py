@@ -11,8 +11,7 @@ from typing import Final
 
 import msgspec
 
-from cli.checks.finding import Finding, Level, some_of
-from cli.checks.reader import Raw, Reader
+from cli.checks.reader import Finding, Level, Raw, Reader, some_of
 from gpu.dialects import aliyun, clearmlforms, replicaentries
 from gpu.dialects.settings import MetagpuSettings
 from wire import names

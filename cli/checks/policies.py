@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from admission.policies import policy_manifests
-from cli.checks.finding import Finding, Level, some_of
-from cli.checks.reader import Raw, Reader
+from cli.checks.reader import Finding, Level, Raw, Reader, some_of
 
 _ROOT: Final = "/apis/admissionregistration.k8s.io/v1"
 _CHECK: Final = "policies"

@@ -8,8 +8,7 @@ from typing import Any, Final
 
 import anyio
 
-from cli.checks.finding import Finding, Level, some_of
-from cli.checks.reader import Raw, Reader
+from cli.checks.reader import Finding, Level, Raw, Reader, some_of
 from kube.client.resources import BIND_REQUESTS, LEASES, POD_GROUPS, QUEUES, TOPOLOGIES
 from wire import names
 

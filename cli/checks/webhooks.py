@@ -1,29 +1,87 @@
-"""The webhooks: registered as this version wants them, for every namespace; adoption for those that say so."""
+"""The webhooks: registered as this version wants them, for every namespace; adoption for those that say so.
+
+The CA that the API server trusts when it asks a webhook: it ends with the certificates that it signed.
+
+The webhooks for Queues and PodGroups: registered as this version wants them. Without one objects go unchecked.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import base64
+import datetime
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
+
+from cryptography import x509
 
 from admission.manifests import (
     ADOPTION,
+    POD_GROUPS,
+    QUEUES,
     RULES_OF_ADOPTION,
     RULES_OF_MUTATION,
     RULES_OF_VALIDATION,
     WEBHOOK,
     ServiceEndpoint,
     adoption_manifest,
+    queue_manifest,
     webhook_manifests,
 )
-from cli.checks.finding import Finding, Level, some_of
-from cli.checks.objecthooks import of_objects
-from cli.checks.reader import Raw, Reader
-from cli.checks.trustedca import of_ca
+from cli.checks.reader import Finding, Level, Raw, Reader, some_of
 from kube.client.clock import Clock
 from wire import names
 
 _CHECK: Final = "webhooks"
+_SOON: Final = datetime.timedelta(days=30)
+
+
+def of_ca(name: str, hook: Raw, clock: Clock) -> list[Finding]:
+    """Say when the CA of a webhook ends, if that is soon or over."""
+    pem = base64.b64decode(hook["clientConfig"].get("caBundle") or "")
+    if not pem:
+        return []
+    ends = max(certificate.not_valid_after_utc for certificate in x509.load_pem_x509_certificates(pem))
+    now = datetime.datetime.fromtimestamp(clock.now_ns() // 1_000_000_000, tz=datetime.UTC)
+    said = f"the CA of {name} ends on {ends:%Y-%m-%d}"
+    do = "renew the webhooks' certificates, or see why they are not renewed (docs/certificates.md)"
+    if ends <= now:
+        return [Finding(Level.FAILED, _CHECK, said, do)]
+    return [Finding(Level.WARNING, _CHECK, said, do)] if ends - now < _SOON else []
+
+
 _APPLY: Final = "register the webhooks of this version (admission/manifests.py)"
+_COMPARED: Final = ("failurePolicy", "matchConditions", "objectSelector")
+_CALLED: Final = {QUEUES: "Queues", POD_GROUPS: "PodGroups"}
+
+
+def of_objects(configurations: Iterable[Raw], clock: Clock) -> list[Finding]:
+    """Judge what validating configurations say of both webhooks."""
+    found = {hook["name"]: hook for one in configurations for hook in one.get("webhooks") or ()}
+    ours = {hook["name"]: hook for hook in queue_manifest(ServiceEndpoint(), ca=b"")["webhooks"]}
+    return [each for name, hook in ours.items() for each in _judged_object_hook(name, found.get(name), hook, clock)]
+
+
+def _judged_object_hook(name: str, hook: Raw | None, ours: Raw, clock: Clock) -> list[Finding]:
+    kind = _CALLED[name]
+    if hook is None:
+        said = f"no validatingwebhookconfigurations has {name}: {kind} are stored unchecked"
+        return [Finding(Level.WARNING, _CHECK, said, _APPLY)]
+    # The API server stores an absent selector as an empty one.
+    differing = [key for key in _COMPARED if (hook.get(key) or None) != (ours.get(key) or None)]
+    if missing := [f"{operation} {plural}" for plural, operation in sorted(_asked(ours) - _asked(hook))]:
+        differing.append(f"rules: not asked about {', '.join(missing)}")
+    if differing:
+        said = f"{name} differs from this version's in {'; '.join(differing)}: {kind} may be stored unchecked"
+        return [Finding(Level.WARNING, _CHECK, said, _APPLY)]
+    return of_ca(name, hook, clock) or [Finding(Level.OK, _CHECK, f"{name} is asked about {kind}")]
+
+
+def _asked(hook: Raw) -> set[tuple[str, str]]:
+    """Plural and operation of each rule."""
+    rules = hook.get("rules") or ()
+    return {(plural, each) for rule in rules for plural in rule["resources"] for each in rule["operations"]}
+
+
 _MUTATING: Final = "mutatingwebhookconfigurations"
 _VALIDATING: Final = "validatingwebhookconfigurations"
 _KINDS: Final[dict[str, Mapping[str, tuple[str, ...]]]] = {

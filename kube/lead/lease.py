@@ -357,7 +357,7 @@ class LeaderElection:
         _log.info("lease %s: %s %s", lease, self._identity, what, extra=extra)
 
     def _warn(self, what: str) -> None:
-        # As the caller's line: repeats of one line of code are held back (cli/logs/repeats.py), and these are several.
+        # As the caller's line: repeats of one line of code are held back (runtime/logs.py), and these are several.
         _log.warning("lease %s/%s %s", self._namespace, self._name, what, stacklevel=2)
 
     # --- writing ------------------------------------------------------------------------------------------------

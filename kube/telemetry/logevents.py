@@ -4,7 +4,7 @@ Logging is Python's own. A line that tells a decision has a name of ``LogEvent``
 
     _log.info("bound", extra=about(LogEvent.POD_BOUND, pod="team/train-0", node="n1"))
 
-How lines are written, limited and kept free of secrets is decided where a process starts (cli/logs).
+How lines are written, limited and kept free of secrets is decided where a process starts (runtime/logs.py).
 """
 
 from __future__ import annotations

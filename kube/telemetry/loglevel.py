@@ -26,8 +26,10 @@ PACKAGES: Final = (
     "kube",
     "nodeagent",
     "reservation",
+    "runtime",
     "scheduler",
     "simulator",
+    "ui",
     "wire",
 )
 DEFAULT_FOR_S: Final = 600

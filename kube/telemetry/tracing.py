@@ -1,4 +1,4 @@
-"""Spans as values for an exporter: the tracing library is used by cli/tracing, not here.
+"""Spans as values for an exporter: the tracing library is used by runtime/tracing, not here.
 
 A span is made when it is over, with both of its times, from what was seen. None is ever open, so none is lost in a task
 that is cancelled, and nobody carries a context about.

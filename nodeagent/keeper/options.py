@@ -1,6 +1,6 @@
 """What an administrator may choose about the MPS keeper, as options of a command line.
 
-Not declared in cli/settings: what that imports is more than the whole keeper.
+Not declared in runtime/settings: what that imports is more than the whole keeper.
 """
 
 from __future__ import annotations

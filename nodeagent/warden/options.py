@@ -1,6 +1,6 @@
 """What an administrator may choose about the warden, as options of a command line.
 
-Not declared in cli/settings: what that imports is more than the whole warden.
+Not declared in runtime/settings: what that imports is more than the whole warden.
 """
 
 from __future__ import annotations

@@ -246,7 +246,7 @@ THREATS: Final = (
         [
             "tests/e2e/test_chart: an_upgrade_brings_older_crds_along",
             "tests/helm/test_rendering: the_account_that_upgrades_crds",
-            "tests/cli/definitions/test_upgrading: one_that_knows_more",
+            "tests/cli/checks/test_upgrading: one_that_knows_more",
         ],
     ),
     Threat(
@@ -274,9 +274,9 @@ THREATS: Final = (
         Layer.RBAC,
         [
             "tests/e2e/test_explaining",
-            "tests/cli/explaining/test_answering: without_a_right, few_questions_wait",
-            "tests/cli/explaining/test_others",
-            "tests/cli/explaining/test_budget: a_tenth_of_the_time",
+            "tests/ui/explain/test_answering: without_a_right, few_questions_wait",
+            "tests/ui/explain/test_others",
+            "tests/ui/explain/test_budget: a_tenth_of_the_time",
         ],
     ),
     Threat(
@@ -296,7 +296,7 @@ THREATS: Final = (
         Layer.RBAC,
         [
             "tests/e2e/test_page: each_reader_sees",
-            "tests/cli/page/test_answering: without_a_token, of_others_no_name, asked_for_by_its_own_name",
+            "tests/ui/page/test_answering: without_a_token, of_others_no_name, asked_for_by_its_own_name",
             "tests/browser/test_page: stays_text",
         ],
     ),
@@ -305,7 +305,7 @@ THREATS: Final = (
         "somebody keeps readers from the page: connections that say nothing, half a request, answers that nobody reads",
         "a time for each of them, and a bound on connections: those that ask nothing make room",
         Layer.BOUND,
-        ["tests/cli/page/test_door: shake_hands, ask_to_an_end, does_not_read, open_pages_stay"],
+        ["tests/ui/page/test_door: shake_hands, ask_to_an_end, does_not_read, open_pages_stay"],
     ),
     Threat(
         "10.2",
@@ -495,7 +495,7 @@ THREATS: Final = (
         "a wrong picture; nothing is decided by it, and the number of spans that wait is bounded "
         "([tracing](tracing.md))",
         Layer.BOUND,
-        ["tests/wire/test_traceparent: any_text_is_read", "tests/cli/tracing/test_exporting: is_bounded"],
+        ["tests/wire/test_traceparent: any_text_is_read", "tests/runtime/tracing/test_exporter: is_bounded"],
     ),
     Threat(
         "K5",

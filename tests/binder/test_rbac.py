@@ -81,7 +81,7 @@ async def test_the_binders_role_is_exactly_what_it_does() -> None:
                 used.add(everywhere if everywhere in allowed else here)
         # Needed for rare moments only: an entry whose request is looked for, an event reported twice.
         rare = {("", "get", "bindrequests"), ("", "patch", "events")}
-        # The process looks for a KAI beside the binder (cli/besidekai.py); tests/cli/test_livekai.py does so.
+        # The process looks for a KAI beside the binder (runtime/kai_beside.py); tests/runtime/test_livekai.py does so.
         beside = {(names.SYSTEM_NAMESPACE, "list", "leases")}
         assert allowed - used <= rare | beside
 

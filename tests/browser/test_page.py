@@ -13,14 +13,6 @@ import msgspec
 import pytest
 from anyio.abc import SocketStream
 
-from cli.inspection.fragments import CAUSE_WORDS, gpus_down
-from cli.inspection.reading import read_cluster
-from cli.inspection.surveying import survey
-from cli.inspection.telling import percent_down, percent_up
-from cli.leaders import Leaders
-from cli.page.access import Reviewed
-from cli.page.unusable import Unusable
-from cli.page.values import Device, NodeCard, Tenant
 from gpu.share import NANO_PER_DEVICE
 from kube.client.api import Api
 from kube.client.clock import SystemClock
@@ -29,9 +21,16 @@ from kube.client.retry import Retry
 from kube.memory.server import MemoryApiServer
 from scheduler.core.report.node_view import DeviceView, Kind
 from tests.browser.conftest import Faults
-from tests.cli.page.reviews import RIGHTS, USERS, Reviewer
-from tests.cli.page.serving import Served, served
+from tests.ui.page.reviews import RIGHTS, USERS, Reviewer
+from tests.ui.page.serving import Served, served
 from tools.browser.chromium import Tab
+from ui.inspect.reader import read_cluster
+from ui.inspect.survey import survey
+from ui.inspect.tables import CAUSE_WORDS, gpus_down, percent_down, percent_up
+from ui.leaders import Leaders
+from ui.page.auth import Reviewed
+from ui.page.values import Device, NodeCard, Tenant
+from ui.page.watch import Unusable
 from wire import names
 from wire.core import Condition, ObjectMeta, Pod, PodSpec, PodStatus
 from wire.crds.gpunode import GpuNode, GpuNodeSpec, GpuNodeStatus, MigLayout, SlicePlace, TenantStatus

@@ -11,15 +11,15 @@ import anyio
 import msgspec
 import pytest
 
-from cli.page.lines import FORM, Line
-from cli.page.opened import Opened
-from cli.page.values import EventLine
-from cli.page.winding import Recorded
 from gpu.share import NANO_PER_DEVICE
 from kube.serving import serve
 from tests.browser.conftest import Faults
 from tests.scheduler.core.objects import bound, changed, node, pod, reservation
 from tools.browser.chromium import Chromium, Tab
+from ui.page.replay import Opened
+from ui.page.rows import FORM, Line
+from ui.page.timeline import Recorded
+from ui.page.values import EventLine
 from wire import names
 
 pytestmark = pytest.mark.browser

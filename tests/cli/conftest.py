@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from cli.logs.repeats import Limited
 from kube.telemetry.loglevel import PACKAGES
+from runtime.logs import Limited
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from cli.components import COMPONENTS
 from cli.main import _parser
-from cli.settings.gathering import gathered
+from runtime.settings.sources import gathered
 
 
 def options(component: str, arguments: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> Any:

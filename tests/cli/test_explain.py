@@ -11,10 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from cli import explainprocess
 from cli.completion import suggested
 from cli.main import main
-from cli.queueing import reading
 from kube.client.errors import Forbidden
 from kube.client.resources import CONFIG_MAPS, QUEUES
 from kube.memory.calls import Call
@@ -27,6 +25,8 @@ from simulator.world import World, WorldSettings
 from tests.conftest import AnyioBackend
 from tests.scheduler import stage
 from tests.scheduler.stage import api_of, create, create_gang, pod, settle
+from ui.commands import explain
+from ui.queues import reader
 from wire import names
 
 GIVEN = Path(__file__).parents[1] / "docs" / "given"
@@ -140,7 +140,7 @@ async def test_a_cluster_is_explained_as_its_scheduler_decided(capsys: pytest.Ca
         await settle()
         await create(world, of("a", "a2", 4))
         await settle()
-        explainprocess.show_queue(await reading.read_listed(api_of(world, "someone")), "a", "json")
+        explain.show_queue(await reader.read_listed(api_of(world, "someone")), "a", "json")
         told = json.loads(capsys.readouterr().out)["queue"]
         assert told["next"]["name"] == "a2"
         assert told["next"]["heldBack"]["message"] == stage.waits_because(world, "a2")
@@ -152,7 +152,7 @@ async def test_a_gang_is_one_workload(capsys: pytest.CaptureFixture[str]) -> Non
         await create_queues(world, queue("default-queue"))
         await create_gang(world, "gang", 3, *(pod(f"w{at}", gpus=1) for at in range(3)))
         await settle()
-        explainprocess.show_queue(await reading.read_listed(api_of(world, "someone")), "default-queue", "table")
+        explain.show_queue(await reader.read_listed(api_of(world, "someone")), "default-queue", "table")
         told = capsys.readouterr().out
         assert told.endswith("Next in default-queue: PodGroup team-a/gang, which requests 3 GPUs.\n")
 
@@ -168,13 +168,13 @@ async def test_a_pod_of_a_cluster_is_explained_as_it_is_told_and_with_who_is_evi
         await create(world, pod("waits", gpus=2))
         await settle()
         arguments = Namespace(what="pod", names=["waits"], namespace=stage.TEAM, what_if=[], output="json")
-        explainprocess.show(await reading.read(api_of(world, "someone"), wall_s=WALL_S), arguments, WALL_S)
+        explain.show(await reader.read(api_of(world, "someone"), wall_s=WALL_S), arguments, WALL_S)
         told = json.loads(capsys.readouterr().out)["group"]
         assert told["message"].endswith(" ".join(stage.waits_because(world, "waits").split()))
         assert [each["message"] for each in told["helps"]] == ["end runs", "add 1 node like node-0"]
         assert (told["evictions"], told["room"]) == ([], None)
         await create_record(world)
-        explainprocess.show(await reading.read(api_of(world, "someone"), wall_s=WALL_S), arguments, WALL_S)
+        explain.show(await reader.read(api_of(world, "someone"), wall_s=WALL_S), arguments, WALL_S)
         (eviction,) = json.loads(capsys.readouterr().out)["group"]["evictions"]
         assert (eviction["rule"], eviction["isForThis"], eviction["victims"][0]["name"]) == ("reclaim", True, "runs")
 
@@ -192,11 +192,11 @@ async def create_record(world: World) -> None:
 async def test_what_may_not_be_read_is_named_and_without_queues_nothing_is_said() -> None:
     async with stage.stage("1x2x80GiB") as world:
         world.server.faults.on_request += [refuse("podgroups"), refuse("bindrequests")]
-        known = await reading.read(api_of(world, "someone"))
+        known = await reader.read(api_of(world, "someone"))
         assert [note.partition(" ")[0] for note in known.unread] == ["podgroups", "bindrequests"]
         world.server.faults.on_request.append(refuse("queues"))
         with pytest.raises(Forbidden):
-            await reading.read(api_of(world, "someone"))
+            await reader.read(api_of(world, "someone"))
 
 
 def test_a_cluster_that_can_not_be_reached_ends_with_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,22 +14,23 @@ import msgspec
 import pytest
 import yaml
 
-from cli import inspect, inspectprocess
-from cli.inspection.values import Inspection, UseView
-from cli.leaders import Leaders
+from cli import inspect
 from cli.main import main, plugin_parser
-from cli.refusing import BadInput
 from kube.client.clock import SystemClock
 from kube.client.errors import Forbidden
 from kube.client.resources import GPU_NODES, NAMESPACES, NODES, POD_GROUPS, PODS, QUEUES
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
 from kube.memory.types import MOORAGE
+from runtime.text import BadInput
 from simulator.seeding import SERVICE_ACCOUNTS
 from simulator.world import World
 from tests.conftest import AnyioBackend
 from tests.scheduler import stage
 from tests.scheduler.stage import TEAM, api_of, create, create_gang, pod, settle, share
+from ui.commands import inspect as inspectprocess
+from ui.inspect.values import Inspection, UseView
+from ui.leaders import Leaders
 from wire import names
 
 ROOT = Path(__file__).parents[2]

@@ -14,8 +14,8 @@ from admission.review import PodAdmission
 from admission.settings import Settings as AdmissionSettings
 from cli import lint
 from cli.main import main
-from cli.progress import Progress
 from gpu.dialects.settings import DialectSettings
+from runtime.output import Progress
 from tests.admission.pods import review
 from tests.cli.terminal import Terminal, Watch
 
@@ -44,7 +44,7 @@ def findings(capsys: pytest.CaptureFixture[str], path: str, *, code: int = 0) ->
     return found
 
 
-#: Of tests/cli/test_obstacles.py.
+#: Of tests/cli/manifests/test_obstacles.py.
 NEVER_PLACED = {"claim", "ignored", "no-pod-group", "no-scheduler", "pod-group-missing", "unreadable", "unsupported"}
 HALF = {"gpu-fraction": "0.5"}
 SHOWN = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]

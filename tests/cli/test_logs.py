@@ -14,12 +14,20 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from cli.logs.forms import LONGEST, LONGEST_TRACE, JsonForm, TextForm
-from cli.logs.levels import begin
-from cli.logs.repeats import MOST_KNOWN, WITHIN_S, Limited
-from cli.logs.secrets import REMOVED, without_secrets
 from kube.telemetry.logevents import LogEvent, about
 from kube.telemetry.loglevel import set_level
+from runtime.logs import (
+    LONGEST,
+    LONGEST_TRACE,
+    MOST_KNOWN,
+    REMOVED,
+    WITHIN_S,
+    JsonForm,
+    Limited,
+    TextForm,
+    begin,
+    without_secrets,
+)
 
 JWT = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJzeXN0ZW06c2VydmljZWFjY291bnQifQ.c2lnbmF0dXJlLXBsYW50ZWQ"
 PEM = "-----BEGIN PRIVATE KEY-----\nMIIEvplanted\nplanted==\n-----END PRIVATE KEY-----"

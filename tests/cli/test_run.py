@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.machine.running import why_refused
+from cli.machine.command import why_refused
 from tools.nvml_stub.build import build
 
 ROOT = Path(__file__).parents[2]

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from cli.main import main
-from cli.snapshots import reading, saved
-from cli.snapshots.anonymizing import anonymized
-from cli.snapshots.counted import cluster_of
+from cli.snapshots import command, file
+from cli.snapshots.anonymous import anonymized
+from cli.snapshots.cluster import cluster_of
 from kube.client.resources import CONFIG_MAPS, PODS, QUEUES
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
@@ -46,7 +46,7 @@ async def test_a_cluster_is_read_and_counted_as_its_scheduler_counts_it() -> Non
     async with stage.stage("1x8x80GiB") as world:
         await create(world, pod("a", gpus=6), pod("b", gpus=4))
         await settle()
-        found = saved.read(saved.write(await reading.read(api_of(world, "someone"), now_ns=WALL_NS)))
+        found = file.read(file.write(await command.read_cluster(api_of(world, "someone"), now_ns=WALL_NS)))
         assert (found.missing, found.unread) == ([], [])
         assert found.taken_at == "2027-01-15T08:00:00Z"
         cluster, problems = cluster_of(found, Settings())
@@ -63,7 +63,7 @@ async def test_what_may_not_be_read_is_named_and_its_pods_wait() -> None:
         await create(world, pod("a", gpus=1))
         await settle()
         world.server.faults.on_request.append(refuse("queues", "configmaps", "persistentvolumes"))
-        found = await reading.read(api_of(world, "someone"), now_ns=WALL_NS)
+        found = await command.read_cluster(api_of(world, "someone"), now_ns=WALL_NS)
         assert found.missing == ["queues", "persistentvolumes", "configmaps"]
         assert [note.partition(":")[0].partition(" ")[0] for note in found.unread] == found.missing
         cluster, _ = cluster_of(found, Settings())
@@ -95,7 +95,7 @@ async def test_records_of_evictions_of_all_pools_are_one() -> None:
             ):
                 record = {"metadata": {"name": each}, "data": {key: text}}
                 await world.api.create(CONFIG_MAPS, record, namespace=names.SYSTEM_NAMESPACE)
-        found = await reading.read(world.api, now_ns=30 * 10**9)
+        found = await command.read_cluster(world.api, now_ns=30 * 10**9)
         said = nomination_record.read(found.room or "").record
         assert said.evicted == {"owner": (10, 20), names.ROOM: (20,), f"{names.ROOM}-blue": (10,)}
         assert said.waits == {"team": 40}
@@ -112,13 +112,13 @@ async def test_it_has_whether_the_scheduler_follows_taint_rules_and_no_argument_
         container = {"name": "scheduler", "image": "moorage", "args": ["scheduler", "--log-level=debug", *arguments]}
         body = {"metadata": {"name": "s", "labels": labels}, "spec": {"containers": [container]}}
         await world.api.create(PODS, body, namespace=names.SYSTEM_NAMESPACE)
-        found = await reading.read(api_of(world, "someone"), now_ns=WALL_NS)
+        found = await command.read_cluster(api_of(world, "someone"), now_ns=WALL_NS)
         for each in (found, anonymized(found)):
-            text = saved.write(each)
-            assert saved.read(text).follows_taint_rules is follows
+            text = file.write(each)
+            assert file.read(text).follows_taint_rules is follows
             assert b"--log-level" not in text
             # The cluster does not serve rules, so a scheduler that follows them lets claims wait.
-            assert (saved.read(text).missing == ["devicetaintrules"]) is bool(follows)
+            assert (file.read(text).missing == ["devicetaintrules"]) is bool(follows)
 
 
 def test_nothing_is_printed_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -109,7 +109,7 @@ def test_a_program_ends_without_a_last_look_for_garbage(program: str) -> None:
 # --- what reads a cluster --------------------------------------------------------------------------------------------
 #: What only plug-ins, exporters, components and terminals need, and what decides.
 NOT_FOR_READING: Final = (
-    "aiohttp", "binder", "cli.logs", "cli.page", "cli.queueing", "cli.settings", "cli.tracing",
+    "aiohttp", "binder", "runtime.logs", "ui.page", "ui.queues", "runtime.settings", "runtime.tracing",
     "kubernetes_asyncio", "numpy", "opentelemetry", "prometheus_client", "rich", "scheduler.core.scheduling_queue",
     "scheduler.core.cluster", "scheduler.core.decide",
     "scheduler.core.explain", "scheduler.core.nodes.ledger", "scheduler.core.queues", "scheduler.core.scores",
@@ -180,7 +180,7 @@ def test_inspecting_with_a_kubeconfig_loads_nothing_that_decides_or_asks_plugins
     given: list[str], cluster: str, tmp_path: Path
 ) -> None:
     found = loaded_modules(["inspect", *given], cluster, tmp_path)
-    assert "cli.inspectprocess" in found
+    assert "ui.commands.inspect" in found
     assert of_modules(found, *NOT_FOR_READING) == []
 
 
@@ -192,12 +192,12 @@ def test_queues_of_a_cluster_are_read_without_what_decides_or_reads_files(
     found = loaded_modules(given, cluster, tmp_path)
     assert "scheduler.core.report.listed_queues" in found
     assert ("scheduler.core.report.queue_explanation" in found) == (given[0] == "explain")
-    needed = {"cli.queueing", "scheduler.core.queues"}
-    needless = ("cli.podfiles", "cli.queueing.counting", "cli.queueing.files", "scheduler.core.preemption")
+    needed = {"ui.queues", "scheduler.core.queues"}
+    needless = ("runtime.manifests", "ui.queues.count", "ui.queues.files", "scheduler.core.preemption")
     assert of_modules(found, *needless, *(each for each in NOT_FOR_READING if each not in needed)) == []
 
 
 def test_podgroups_are_read_without_what_decides(cluster: str, tmp_path: Path) -> None:
     found = loaded_modules(["inspect", "podgroup", "-A"], cluster, tmp_path)
-    assert "cli.inspection.groupviews" in found
+    assert "ui.inspect.groups" in found
     assert of_modules(found, *(each for each in NOT_FOR_READING if each != "scheduler.core.queues")) == []

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from cli import offline, translate
 from cli.main import main
-from cli.progress import Progress
 from gpu.dialects.saying import TARGETS
 from gpu.dialects.settings import DialectSettings
+from runtime.output import Progress
 from tests.cli.terminal import Terminal, Watch
 
 POD = """\

@@ -12,13 +12,13 @@ import msgspec
 import pytest
 import yaml
 
-from cli import versionprocess
 from cli.main import main, plugin_parser
-from cli.reaching import Reached
-from cli.version import VERSION
 from kube.client.config import plain
+from runtime.client import Reached
+from runtime.version import VERSION
 from tests.cli.checks.told import Told
-from tests.cli.test_componentversions import lease, pod
+from tests.runtime.test_versions import lease, pod
+from ui.commands import version
 from wire import names
 
 ROOT = Path(__file__).parents[2]
@@ -91,17 +91,17 @@ def given(*words: str) -> argparse.Namespace:
     return plugin_parser().parse_args(["version", *words])
 
 
-async def looked(answers: dict[str, Any]) -> versionprocess.Versions:
-    return await versionprocess.look(Reached(Told(answers), plain("told"), None))
+async def looked(answers: dict[str, Any]) -> version.Versions:
+    return await version.look(Reached(Told(answers), plain("told"), None))
 
 
 async def test_a_cluster_says_what_it_runs(capsys: pytest.CaptureFixture[str]) -> None:
     page = (ROOT / "docs" / "reference" / "command-line.md").read_text(encoding="utf-8")
     documented = page.partition("$ moorage version\n")[2].partition("```")[0]
-    versionprocess.show(await looked(CLUSTER), given())
+    version.show(await looked(CLUSTER), given())
     assert capsys.readouterr().out == documented
     assert documented.startswith(f"moorage {VERSION}\nKubernetes v1.37.1\nCOMPONENT")
-    versionprocess.show(await looked(CLUSTER), given("-o", "yaml"))
+    version.show(await looked(CLUSTER), given("-o", "yaml"))
     told = yaml.safe_load(capsys.readouterr().out)
     assert told["client"] == {"version": VERSION}
     assert (told["components"][0]["name"], told["components"][0]["leader"]) == ("scheduler", "s-1")
@@ -110,7 +110,7 @@ async def test_a_cluster_says_what_it_runs(capsys: pytest.CaptureFixture[str]) -
 async def test_what_may_not_be_read_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     forbidden = (403, {"code": 403, "message": "no", "reason": "Forbidden"})
     seen = await looked({path: answer if path == "/version" else forbidden for path, answer in CLUSTER.items()})
-    versionprocess.show(seen, given())
+    version.show(seen, given())
     told = capsys.readouterr()
     assert told.out.splitlines()[-1] == "no components in namespace kai-scheduler"
     assert [line.partition(" of ")[0] for line in told.err.splitlines()] == ["not read: pods", "not read: leases"]

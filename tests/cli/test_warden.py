@@ -9,7 +9,8 @@ from typing import NoReturn
 
 import pytest
 
-from cli import becoming, main
+from cli import main
+from runtime import process as becoming
 
 ROOT = Path(__file__).parents[2]
 

@@ -14,23 +14,24 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from cli import explainprocess, inspectprocess, offlinetables, tables, versionprocess
-from cli.componentversions import components
 from cli.inspect import put_right
-from cli.inspection.layout import cells
-from cli.inspection.surveying import Found, survey
-from cli.inspection.values import Inspection
 from cli.main import plugin_parser
-from cli.page.values import Changes
-from cli.queueing.divided import Divided
-from cli.top.screen import Letters, View, screen
+from runtime.versions import components
 from simulator.outcome import Amounts, DeviceShare, NodeOutcome, Outcome, PodOutcome, QueueOutcome
-from tests.cli.queueing.seen import of, views
-from tests.cli.test_componentversions import lease
-from tests.cli.test_componentversions import pod as component
-from tests.cli.top import test_screen as top
+from tests.runtime.test_versions import lease
+from tests.runtime.test_versions import pod as component
 from tests.scheduler.core.objects import NANO, bound, changed, node, pod, queue, reservation
 from tests.scheduler.core.report.listing import listed
+from tests.ui.queues.seen import of, views
+from tests.ui.top import test_screen as top
+from ui import outcomes
+from ui.commands import explain, inspect, version
+from ui.inspect.survey import Found, survey
+from ui.inspect.values import Inspection
+from ui.page.values import Changes
+from ui.queues.pools import Divided
+from ui.tables import cells
+from ui.top.screen import Letters, View, screen
 from wire import names
 from wire.core import Condition, Pod
 
@@ -95,15 +96,15 @@ def _inspect(*given: str) -> None:
     arguments = plugin_parser().parse_args(["inspect", *given])
     put_right(arguments)
     seen = Inspection(queues=tuple(views(*_queues()))) if arguments.what == "queue" else _cluster()
-    inspectprocess.show(seen, arguments)
+    inspect.show(seen, arguments)
 
 
 def _version() -> None:
     pods = [component(f"moorage-scheduler-{at}", "scheduler", "0.1.0", image="registry/" * 8 + "m:1") for at in "ab"]
-    seen = versionprocess.Versions(
-        client=versionprocess.Client(), kubernetes="v1.37.1", components=tuple(components(pods, [lease("scheduler")]))
+    seen = version.Versions(
+        client=version.Client(), kubernetes="v1.37.1", components=tuple(components(pods, [lease("scheduler")]))
     )
-    versionprocess.show(seen, argparse.Namespace(output="table", no_headers=False))
+    version.show(seen, argparse.Namespace(output="table", no_headers=False))
 
 
 def _top(*, has_details: bool) -> None:
@@ -121,7 +122,7 @@ def _width() -> int:
 def _simulate() -> None:
     out = io.StringIO()
     is_terminal = sys.stdout.isatty()
-    tables.show(_outcome(), Console(file=out, width=_width(), force_terminal=is_terminal, color_system=None))
+    outcomes.show(_outcome(), Console(file=out, width=_width(), force_terminal=is_terminal, color_system=None))
     print(out.getvalue())
 
 
@@ -132,13 +133,13 @@ TABLES: Final[Mapping[str, Callable[[], None]]] = {
     "inspect queue": lambda: _inspect("queue"),
     "inspect aliyun": lambda: _inspect("--format", "aliyun"),
     "inspect aliyun -d": lambda: _inspect("--format", "aliyun", "-d"),
-    "explain queue": lambda: explainprocess.show_queue(Divided({"": listed(*_queues())}), f"{DOWN}-1", "table"),
+    "explain queue": lambda: explain.show_queue(Divided({"": listed(*_queues())}), f"{DOWN}-1", "table"),
     "version": _version,
     "top": lambda: _top(has_details=False),
     "top --details": lambda: _top(has_details=True),
     "simulate": _simulate,
-    "translate": lambda: offlinetables.show_facts([(f"examples/{POD}.yaml document 1", [("refused", REASON)])]),
-    "lint": lambda: offlinetables.show_findings([(f"examples/{POD}.yaml document 1", "error", REASON)], "1 pod"),
+    "translate": lambda: outcomes.show_facts([(f"examples/{POD}.yaml document 1", [("refused", REASON)])]),
+    "lint": lambda: outcomes.show_findings([(f"examples/{POD}.yaml document 1", "error", REASON)], "1 pod"),
 }
 _STYLES: Final = re.compile(r"\x1b\[[0-9;]*m")
 ALL_AT_200: Final = frozenset({"inspect", "inspect queue"})

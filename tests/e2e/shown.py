@@ -6,8 +6,8 @@ import contextlib
 
 import aiohttp
 
-from tests.cli.metrics.exposed import series
 from tests.e2e.cluster import PATIENCE_S, eventually
+from tests.runtime.metrics.exposed import series
 from tools.cluster.deployment import Deployment
 
 

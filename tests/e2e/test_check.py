@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from admission.policies import policy_manifests
-from cli import checkprocess
-from cli.checks.finding import Finding, Level
-from cli.checks.reader import Reader
+from cli.checks import command
+from cli.checks.reader import Finding, Level, Reader
 from cli.main import _parser
 from kube.client import config
 from kube.client.clock import SystemClock
@@ -105,8 +104,8 @@ async def _is_gone(plane: ControlPlane, path: str) -> bool | None:
 
 
 async def found(reader: Reader, *wanted: str) -> list[Finding]:
-    known = checkprocess.checks(runtime_class="nvidia", clock=SystemClock())
-    return await checkprocess.look(reader, {name: known[name] for name in wanted})
+    known = command.checks(runtime_class="nvidia", clock=SystemClock())
+    return await command.look(reader, {name: known[name] for name in wanted})
 
 
 def _said(findings: list[Finding], level: Level) -> list[str]:
@@ -118,7 +117,7 @@ async def _run(plane: ControlPlane, folder: Path, *, token: str, form: str) -> i
     (folder / "ca.pem").write_text(plane.ca_pem)
     (folder / "token").write_text(token)
     where = ["--server", plane.url, "--ca-file", str(folder / "ca.pem"), "--token-file", str(folder / "token")]
-    return await checkprocess.run(_parser().parse_args(["check", "-o", form, *where]))
+    return await command.run(_parser().parse_args(["check", "-o", form, *where]))
 
 
 async def test_a_proper_deployment_passes(
@@ -289,8 +288,8 @@ async def test_a_ca_that_ends_is_told_before_and_fails_after(
             return SystemClock().now_ns() + self.days * 86_400 * 1_000_000_000
 
     for days, level in ((300, Level.OK), (350, Level.WARNING), (366, Level.FAILED)):
-        known = checkprocess.checks(runtime_class="nvidia", clock=Later(days))
-        findings = await checkprocess.look(reader, {"webhooks": known["webhooks"]})
+        known = command.checks(runtime_class="nvidia", clock=Later(days))
+        findings = await command.look(reader, {"webhooks": known["webhooks"]})
         assert {finding.level for finding in findings} == {level}
         assert all("the CA of " in finding.said for finding in findings if level is not Level.OK)
 

@@ -136,7 +136,7 @@ def explained() -> Iterator[tuple[ControlPlane, int]]:
         nodes=["1x2x24GiB"],
     )
     with ControlPlane(egress=True) as plane, Deployment(plane, options):
-        plane.apply((ROOT / "cli" / "explaining" / "rbac.yaml").read_text())
+        plane.apply((ROOT / "ui" / "explain" / "rbac.yaml").read_text())
         stand_in(plane)
         accounts = "".join(ACCOUNT.format(name=name) for name in (*READERS, "default"))
         service = names.EXPLAIN_SERVICE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from cli.metrics.declared import COMPONENTS
+from runtime.metrics.declared import COMPONENTS
 from tests.e2e.cluster import PATIENCE_S, eventually, share
 from tests.e2e.conftest import SetScene
 from tests.e2e.shown import shown, total

@@ -15,8 +15,6 @@ import aiohttp
 import anyio.to_thread
 import pytest
 
-from cli.inspection.reading import read_cluster
-from cli.inspection.surveying import survey
 from kube.client.api import Api
 from kube.client.config import from_kubeconfig
 from kube.client.http import HttpTransport
@@ -26,12 +24,14 @@ from tests.e2e.conftest import SetScene
 from tools.browser.chromium import Chromium, program
 from tools.cluster.plane import ControlPlane
 from tools.ports import free_port
+from ui.inspect.reader import read_cluster
+from ui.inspect.survey import survey
 from wire import names
 
 pytestmark = pytest.mark.cluster
 
 #: The page's own rights, and no more.
-OWN_RIGHTS = Path(__file__).parents[2] / "cli" / "page" / "rbac.yaml"
+OWN_RIGHTS = Path(__file__).parents[2] / "ui" / "page" / "rbac.yaml"
 #: ``page-all`` is who sees all, ``page-own`` who sees one namespace, ``page-none`` nobody in particular.
 RIGHTS = """
 apiVersion: rbac.authorization.k8s.io/v1

@@ -11,9 +11,8 @@ from typing import Final
 
 import msgspec
 
-from cli.metrics.declared import COMPONENTS
-from cli.metrics.metric import Metric
-from cli.metrics.tenants import TENANTS
+from runtime.metrics.declared import COMPONENTS, Metric
+from runtime.metrics.nodeagent import TENANTS
 
 Series = dict[str, str]
 METRICS: Final[Mapping[str, Metric]] = {

@@ -10,9 +10,8 @@ from typing import Any
 import promql_parser
 import pytest
 
-from cli.metrics.declared import COMPONENTS
-from cli.metrics.metric import Metric
-from cli.metrics.tenants import TENANTS
+from runtime.metrics.declared import COMPONENTS, Metric
+from runtime.metrics.nodeagent import TENANTS
 from tools.chart import CHART
 from tools.dashboard import PANELS, dashboard
 from tools.metricspage import rules

@@ -12,11 +12,11 @@ import pytest
 import yaml
 
 from cli.main import _parser
-from cli.nodeagentprocess import settings as node_agent_settings
-from cli.page.settings import PageSettings, is_loopback
-from cli.settings.gathering import from_line
 from nodeagent.keeper import options as keeper_options
 from nodeagent.warden import options as warden_options
+from runtime.processes.nodeagent import settings as node_agent_settings
+from runtime.settings.page import PageSettings, is_loopback
+from runtime.settings.sources import from_line
 from tests.cli.given import options
 from tests.helm.chart import TABLE, Object, Refused, Values, arguments_of, helm, only, rendered, written
 from tests.whole import IS_WHOLE

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from typing_extensions import override
 
-from cli.snapshots.counted import cluster_of
+from cli.snapshots.cluster import cluster_of
 from gpu.share import NANO_PER_DEVICE
 from scheduler.app import Scheduler
 from scheduler.core.cluster import Cluster

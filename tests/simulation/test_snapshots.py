@@ -14,10 +14,10 @@ import msgspec
 import pytest
 from typing_extensions import override
 
-from cli.snapshots import anonymizing, saved
-from cli.snapshots.counted import cluster_of
-from cli.snapshots.leaving_out import kept
-from cli.snapshots.saved import KIND, PLURALS, VERSION, Saved
+from cli.snapshots import anonymous, file
+from cli.snapshots.cluster import cluster_of
+from cli.snapshots.fields import kept
+from cli.snapshots.file import KIND, PLURALS, VERSION, Saved
 from kube.client import resources
 from kube.memory.types import ResourceType
 from scheduler.app import Scheduler
@@ -182,7 +182,7 @@ class Compared(Cluster):
         theirs = answer_as_if(again.snapshot(), uids=uids, now_ns=now_ns, wall_s=wall_s)
         self.check(mine.decision.entries, theirs.decision.entries)
         self.check(sorted(mine.verdicts.items()), sorted(theirs.verdicts.items()))
-        hidden = self.of_file(anonymizing.anonymized(found))
+        hidden = self.of_file(anonymous.anonymized(found))
         renamed = answer_as_if(hidden.snapshot(), uids=uids, now_ns=now_ns, wall_s=wall_s)
         self.check(by_uid(mine.decision.entries, self), by_uid(renamed.decision.entries, hidden))
         self.check(codes(mine), codes(renamed))
@@ -198,7 +198,7 @@ class Compared(Cluster):
         self.counts["plans"] += bool(done(plan.entries))
 
     def of_file(self, found: Saved) -> Cluster:
-        return cluster_of(saved.read(saved.write(found)), self.settings)[0]
+        return cluster_of(file.read(file.write(found)), self.settings)[0]
 
     def check(self, mine: Sequence[object], theirs: Sequence[object]) -> None:
         if encoded(mine) != encoded(theirs):

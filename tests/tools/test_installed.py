@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.version import VERSION
+from runtime.version import VERSION
 from tests.whole import IS_WHOLE
 from tools.images import layers
 from tools.images.containerfile import ROOT

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cli.components import COMPONENTS
-from cli.settings.declaring import declared
+from runtime.settings.declaration import declared
 from tools.settingsdoc import PATH, rendered
 
 

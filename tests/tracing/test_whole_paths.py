@@ -14,11 +14,11 @@ import pytest
 
 from admission.tracing import Traced
 from binder.app import Binder
-from cli.tracing.exporting import Exporting
 from kube.client import errors
 from kube.client.resources import PODS
 from kube.memory.faults import Fault, once
 from kube.telemetry.tracing import Tracer
+from runtime.tracing.exporter import Exporting
 from scheduler.app import Scheduler
 from simulator import shape
 from simulator.parts import Parts

@@ -8,8 +8,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from cli.page.winding import Recorded
 from tests.whole import IS_WHOLE
+from ui.page.timeline import Recorded
 from verification.hostile.run import run
 from verification.hostile.scenario import Script, encode, scenario_of
 from verification.hostilerun import main, play

@@ -13,23 +13,21 @@ import anyio
 import anyio.abc
 import anyio.to_thread
 
-from cli.page.access import Open
-from cli.page.answering import Answering
-from cli.page.explaining import PageExplains
-from cli.page.following import Following
-from cli.page.objects import Objects
-from cli.page.playing import Play
-from cli.page.publishing import Publishing
-from cli.page.reading import Listed, listed
-from cli.page.unusable import Unusable
-from cli.queueing import reading
-from cli.queueing.counting import EvictionsRead
 from kube.client.api import Api
 from kube.client.clock import SystemClock
 from kube.client.retry import Retry
 from kube.serving import serve
 from simulator import shape
 from simulator.virtualtime import VirtualClock, VirtualTimeLoop
+from ui.page.auth import Open
+from ui.page.counts import Listed, listed
+from ui.page.explanations import PageExplains
+from ui.page.objects import Objects
+from ui.page.server import Answering
+from ui.page.simulated import Play
+from ui.page.watch import Following, Publishing, Unusable
+from ui.queues import reader
+from ui.queues.count import EvictionsRead
 
 #: 2026-03-02T10:00:00Z: when the play begins.
 _BEGINS_NS: Final = 1_772_445_600 * 1_000_000_000
@@ -78,13 +76,13 @@ async def _played(nodes: Sequence[str], at_s: float) -> tuple[Objects, int, dict
         await tasks.start(following.run)
         await anyio.sleep(at_s)
         now_ms = clock.now_ns() // 1_000_000
-        rooms = await reading.evictions(api, tuple(objects.queues.values()), now_ms // 1000, [])
+        rooms = await reader.evictions(api, tuple(objects.queues.values()), now_ms // 1000, [])
         tasks.cancel_scope.cancel()
     return objects, now_ms, rooms
 
 
 class _Still:
-    """A source (cli/page/answering.py) of which nothing more will come."""
+    """A source (ui/page/server.py) of which nothing more will come."""
 
     is_in_step = True
 

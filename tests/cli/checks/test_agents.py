@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from cli.checks.agents import check_agents
-from cli.checks.finding import Level
-from cli.checks.reader import Reader
+from cli.checks.nodes import check_agents
+from cli.checks.reader import Level, Reader
 from tests.cli.checks.told import Told
 
 PATH = "/apis/apps/v1/namespaces/kai-scheduler-node/daemonsets/moorage-node-agent"

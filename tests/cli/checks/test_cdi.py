@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from cli.checks.cdi import check_cdi
-from cli.checks.finding import Finding, Level
-from cli.checks.reader import Reader
+from cli.checks.nodes import check_cdi
+from cli.checks.reader import Finding, Level, Reader
 from tests.cli.checks.told import Told
 from tests.conftest import AnyioBackend
 

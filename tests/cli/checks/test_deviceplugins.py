@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from cli.checks.deviceplugins import check_device_plugins
-from cli.checks.finding import Finding, Level
-from cli.checks.reader import Reader
+from cli.checks.nodes import check_device_plugins
+from cli.checks.reader import Finding, Level, Reader
 from tests.cli.checks.told import Told
 
 PATH = "/apis/moorage.dev/v1alpha1/gpunodes"

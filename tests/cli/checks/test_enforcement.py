@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from cli.checks.enforcement import check_enforcement
-from cli.checks.finding import Level
-from cli.checks.reader import Reader
+from cli.checks.nodes import check_enforcement
+from cli.checks.reader import Level, Reader
 from tests.cli.checks.told import Told
 from wire import names
 

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from cli.checks.finding import Finding, Level
 from cli.checks.foreign import check_node_resources, foreign_offers
-from cli.checks.reader import Reader
+from cli.checks.reader import Finding, Level, Reader
 from tests.cli.checks.told import Told
 
 

@@ -2,9 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cli.checks.finding import Level
-from cli.checks.multiplied import check_multiplied
-from cli.checks.reader import Reader
+from cli.checks.nodes import check_multiplied
+from cli.checks.reader import Level, Reader
 from tests.cli.checks.told import Told
 
 

@@ -5,9 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from cli.checks.finding import Level
-from cli.checks.nodereports import reports_check
-from cli.checks.reader import Reader
+from cli.checks.nodes import reports_check
+from cli.checks.reader import Level, Reader
 from gpu.book import Book, Entry, render
 from tests.cli.checks.told import Told
 from wire import names

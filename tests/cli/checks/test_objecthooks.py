@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from admission.manifests import ServiceEndpoint, queue_manifest
-from cli.checks.finding import Level
-from cli.checks.objecthooks import of_objects
+from cli.checks.reader import Level
+from cli.checks.webhooks import of_objects
 from kube.client.clock import SystemClock
 
 OURS = queue_manifest(ServiceEndpoint(), ca=b"")

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from admission.policies import policy_manifests
-from cli.checks.finding import Finding, Level
 from cli.checks.policies import check_policies
-from cli.checks.reader import Reader
+from cli.checks.reader import Finding, Level, Reader
 from tests.cli.checks.told import Told
 
 Object = dict[str, Any]

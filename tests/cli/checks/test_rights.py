@@ -4,10 +4,8 @@ from typing import Any
 
 import pytest
 
-from cli.checks.finding import Finding, Level
-from cli.checks.ourrights import shipped
-from cli.checks.reader import Reader
-from cli.checks.rights import check_rights
+from cli.checks.reader import Finding, Level, Reader
+from cli.checks.rights import check_rights, shipped
 from tests.cli.checks.told import Told
 from tests.kai.rights import objects
 

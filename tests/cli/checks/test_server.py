@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from cli.checks.finding import Level
-from cli.checks.reader import Reader
+from cli.checks.reader import Level, Reader
 from cli.checks.server import check_leaders, check_version, runtime_class_check
 from tests.cli.checks.told import Told
 from tests.conftest import AnyioBackend

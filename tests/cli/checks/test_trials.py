@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from cli.checks.finding import Finding, Level
-from cli.checks.reader import Answer, CantLook, Reader
+from cli.checks.reader import Answer, CantLook, Finding, Level, Reader
 from cli.checks.trials import _TRIALS, _of_guard, _of_refusal, check_trials
 from tests.cli.checks.told import Told
 from wire import names

@@ -8,9 +8,8 @@ import pytest
 
 from admission.certs import serving_certificate
 from admission.manifests import ServiceEndpoint, queue_manifest
-from cli.checks.finding import Level
-from cli.checks.objecthooks import of_objects
-from cli.checks.trustedca import of_ca
+from cli.checks.reader import Level
+from cli.checks.webhooks import of_ca, of_objects
 
 DAY_S = 86_400
 MADE = serving_certificate(dns_names=["hook"], addresses=[], now_ns=0, lifetime_s=365 * DAY_S)

@@ -5,9 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from cli.checks.finding import Level
-from cli.checks.reader import Reader
-from cli.checks.vanished import check_vanished
+from cli.checks.nodes import check_vanished
+from cli.checks.reader import Level, Reader
 from gpu.book import Entry
 from tests.cli.checks.told import Told
 from wire import names

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from admission.manifests import ServiceEndpoint, adoption_manifest, webhook_manifests
-from cli.checks.finding import Level
-from cli.checks.reader import Reader
+from cli.checks.reader import Level, Reader
 from cli.checks.webhooks import webhooks_check
 from kube.client.clock import SystemClock
 from tests.cli.checks.told import Told

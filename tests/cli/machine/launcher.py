@@ -17,11 +17,9 @@ import time
 from pathlib import Path
 from typing import Final
 
-from cli.machine.folder import Folder
-from cli.machine.listing import print_list
-from cli.machine.placing import Gpu, requested
-from cli.machine.processes import Processes
-from cli.machine.taking import Site
+from cli.machine.books import Folder, Processes, Site
+from cli.machine.command import print_list
+from cli.machine.placement import Gpu, requested
 
 ROOT: Final = Path(__file__).parents[3]
 CARDS: Final = 4

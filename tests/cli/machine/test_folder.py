@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.machine.folder import Folder
+from cli.machine.books import Folder
 from gpu.book import EMPTY, Book, Entry, MalformedBook
 from gpu.room import LARGEST
 from tests.cli.machine.launcher import ROOT
@@ -20,7 +20,7 @@ BOOK = Book({"1.2.3": Entry(nano=5, attempt="boot", rv="", since=0, pod="a/b")})
 HOLDS = """
 import sys
 from pathlib import Path
-from cli.machine.folder import Folder
+from cli.machine.books import Folder
 folder = Folder(Path(sys.argv[1]))
 {does}
 """

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from cli.machine.listing import print_list
-from cli.machine.placing import Gpu
+from cli.machine.command import print_list
+from cli.machine.placement import Gpu
 from gpu.book import Book, Entry
 
 SHARED = Book(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.machine.processes import Processes, pid_of
+from cli.machine.books import Processes, pid_of
 from tests.cli.machine.launcher import ROOT
 
 OWN = Processes().own_key()
@@ -45,7 +45,7 @@ def test_others_do_not(key: str) -> None:
 def test_the_key_stays_behind_an_exec_and_a_process_that_nobody_waited_for_is_dead(tmp_path: Path) -> None:
     told = tmp_path / "key"
     program = (
-        "import os, sys; from cli.machine.processes import Processes; from pathlib import Path;"
+        "import os, sys; from cli.machine.books import Processes; from pathlib import Path;"
         "Path(sys.argv[1]).write_text(Processes().own_key()); os.execv('/bin/cat', ['cat', sys.argv[1], '-'])"
     )
     command = [sys.executable, "-c", program, str(told)]

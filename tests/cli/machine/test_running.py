@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.machine.placing import Gpu
-from cli.machine.running import environment, why_refused
+from cli.machine.command import environment, why_refused
+from cli.machine.placement import Gpu
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
-from cli.machine.folder import Folder
-from cli.machine.placing import Ask, Gpu, Shortfall
-from cli.machine.processes import Processes
-from cli.machine.taking import Site
+from cli.machine.books import Folder, Processes, Site
+from cli.machine.placement import Ask, Gpu, Shortfall
 from gpu.book import Book, Entry
 from gpu.share import NANO_PER_DEVICE
 

@@ -9,10 +9,9 @@ import msgspec
 import pytest
 import yaml
 
-from cli.migration.found import Found
-from cli.migration.judging import judge
-from cli.migration.options import CONFIG, SHARD, Fate
-from cli.migration.rows import TEXTS, Code, Level, row
+from cli.migration.config import CONFIG, SHARD, Fate
+from cli.migration.findings import judge
+from cli.migration.rows import TEXTS, Code, Found, Level, row
 from tests.kai import left as kai
 from tests.kai.left import GROUP, OTHER
 from tools.chart import CHART

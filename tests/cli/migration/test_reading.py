@@ -11,9 +11,9 @@ import msgspec
 import pytest
 import yaml
 
-from cli import checkkaiprocess
+from cli.migration import command
+from cli.migration.command import tell
 from cli.migration.rows import Code, Level, Row, row
-from cli.migration.telling import tell
 from kube.client.api import Api
 from kube.client.resources import BIND_REQUESTS, NODES, POD_GROUPS, PODS, QUEUES, Resource
 from kube.client.retry import Retry
@@ -93,7 +93,7 @@ async def left_by_kai(server: MemoryApiServer) -> None:
 
 async def looked(server: MemoryApiServer, user: str) -> list[Row]:
     transport = server.transport(user)
-    return await checkkaiprocess.look(transport, Api(transport, retry=Retry(random.Random(1), tries=2)))
+    return await command.look(transport, Api(transport, retry=Retry(random.Random(1), tries=2)))
 
 
 async def test_all_that_a_kai_left_is_read_and_nothing_is_written() -> None:

@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 
-from cli.migration.configuring import config_rows, shard_rows
-from cli.migration.options import CONFIG, SHARD
+from cli.migration.config import CONFIG, SHARD, config_rows, duration, epoch_seconds, shard_rows, thousandths
 from cli.migration.rows import Code, Row
-from cli.migration.values import duration, epoch_seconds, thousandths
-from cli.settings.declaring import add_options
-from cli.settings.gathering import from_line
-from cli.settings.scheduler import SchedulerOptions
+from runtime.settings.declaration import add_options
+from runtime.settings.scheduler import SchedulerOptions
+from runtime.settings.sources import from_line
 from scheduler.core.model.settings import Strategy
 from scheduler.core.queues.use_over_time import Window
 from tests.kai import left as kai

@@ -12,9 +12,9 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 import pytest
 
-from cli.snapshots.anonymizing import anonymized
-from cli.snapshots.leaving_out import kept
-from cli.snapshots.saved import KIND, PLURALS, VERSION, Saved, write
+from cli.snapshots.anonymous import anonymized
+from cli.snapshots.fields import kept
+from cli.snapshots.file import KIND, PLURALS, VERSION, Saved, write
 from scheduler.core.model.pod_class import Demand
 from scheduler.core.model.preemption import Action, Intent, Moved, Place, Victim
 from scheduler.core.preemption.nomination_record import Record, read, written

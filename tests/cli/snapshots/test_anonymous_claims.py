@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cli.snapshots.anonymous_claims import expression
+from cli.snapshots.anonymous import expression
 
 _OURS = 'device.attributes["acme.com"]'
 _HIDDEN = 'device.attributes["<acme.com>"]'

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.snapshots import harmless
+from cli.snapshots import anonymous
 
 
 def _rename(text: str) -> str:
@@ -34,7 +34,7 @@ def _rename(text: str) -> str:
     ],
 )
 def test_what_says_nothing_of_whose_cluster_it_is_stays(text: str) -> None:
-    assert harmless.text(text, _rename) == text
+    assert anonymous.renamed_text(text, _rename) == text
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_what_says_nothing_of_whose_cluster_it_is_stays(text: str) -> None:
     ],
 )
 def test_all_else_is_replaced_part_by_part(text: str, expected: str) -> None:
-    assert harmless.text(text, _rename) == expected
+    assert anonymous.renamed_text(text, _rename) == expected
 
 
 @pytest.mark.parametrize(
@@ -71,19 +71,19 @@ def test_all_else_is_replaced_part_by_part(text: str, expected: str) -> None:
     ],
 )
 def test_a_model_of_a_gpu_stays_where_a_text_says_which_gpus_and_nowhere_else(text: str) -> None:
-    assert harmless.text(text, _rename, of_gpus=True) == text
-    assert harmless.text(text, _rename) != text
+    assert anonymous.renamed_text(text, _rename, of_gpus=True) == text
+    assert anonymous.renamed_text(text, _rename) != text
 
 
 @pytest.mark.parametrize("text", ["CC4711", "FIN2024", "ACME1", "BMW7", "PRJ1234AB", "a100-acme", "h100-17-3", "h2024"])
 def test_what_only_looks_like_a_model_is_replaced_everywhere(text: str) -> None:
-    assert harmless.text(text, _rename, of_gpus=True) == f"<{text}>"
-    assert harmless.text(text, _rename) == f"<{text}>"
+    assert anonymous.renamed_text(text, _rename, of_gpus=True) == f"<{text}>"
+    assert anonymous.renamed_text(text, _rename) == f"<{text}>"
 
 
 def test_models_among_other_words_stay() -> None:
-    assert harmless.text("A100,ACME1,H100", _rename, of_gpus=True) == "A100,<ACME1>,H100"
-    assert harmless.text("^NVIDIA H100", _rename, of_gpus=True) == "^NVIDIA H100"
+    assert anonymous.renamed_text("A100,ACME1,H100", _rename, of_gpus=True) == "A100,<ACME1>,H100"
+    assert anonymous.renamed_text("^NVIDIA H100", _rename, of_gpus=True) == "^NVIDIA H100"
 
 
 def _words_looked_for() -> set[str]:
@@ -103,4 +103,4 @@ def test_each_word_that_is_looked_for_stays() -> None:
     """Else a snapshot would be read in another way than the cluster."""
     words = _words_looked_for()
     assert len(words) > 500
-    assert sorted(word for word in words if harmless.text(word, _rename) != word) == []
+    assert sorted(word for word in words if anonymous.renamed_text(word, _rename) != word) == []

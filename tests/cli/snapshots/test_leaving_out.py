@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import yaml
 
-from cli.snapshots.leaving_out import kept
+from cli.snapshots.fields import kept
 from scheduler.core.convert.nodes import node_record
 from scheduler.core.convert.pods import seen_pod
 from scheduler.core.model.pod_class import Weights

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from cli.snapshots.anonymizing import anonymized
-from cli.snapshots.counted import cluster_of
-from cli.snapshots.leaving_out import kept
-from cli.snapshots.saved import KIND, VERSION, Saved, read, write
+from cli.snapshots.anonymous import anonymized
+from cli.snapshots.cluster import cluster_of
+from cli.snapshots.fields import kept
+from cli.snapshots.file import KIND, VERSION, Saved, read, write
 from scheduler.core.convert.devices import device_class_record, slice_record
 from scheduler.core.convert.pods import pod_record
 from scheduler.core.convert.resource_claims import resource_claim_record

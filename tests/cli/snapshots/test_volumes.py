@@ -8,10 +8,10 @@ from zlib import crc32
 
 import msgspec
 
-from cli.snapshots.anonymizing import anonymized
-from cli.snapshots.counted import cluster_of
-from cli.snapshots.leaving_out import kept
-from cli.snapshots.saved import KIND, VERSION, Saved, read, write
+from cli.snapshots.anonymous import anonymized
+from cli.snapshots.cluster import cluster_of
+from cli.snapshots.fields import kept
+from cli.snapshots.file import KIND, VERSION, Saved, read, write
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert.volumes import (
     capacity_record,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from cli.queueing import reading
 from kube.client.resources import CONFIG_MAPS, PODS, QUEUES
 from kube.memory.faults import Fault
 from scheduler.core.queues.use_over_time import UsePeriod, read
@@ -13,6 +12,7 @@ from simulator.world import World, WorldSettings
 from tests.conftest import AnyioBackend
 from tests.scheduler import stage
 from tests.scheduler.stage import bound, create, is_call, pod, settle, writes
+from ui.queues import reader
 from wire import names
 
 HOUR_S = 3600
@@ -147,5 +147,5 @@ async def test_programs_read_what_counts_now() -> None:
         await two_teams(world)
         await submit(world, "a", "a1", "a2")
         await settle(HOUR_S)
-        known = await reading.read(world.api)
+        known = await reader.read(world.api)
         assert round(known.snapshot.queues.used.of["a"][2] / 10**7) == 50

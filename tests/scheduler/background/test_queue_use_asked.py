@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from cli.queueing import reading
 from kube.client.resources import CONFIG_MAPS
 from scheduler.app import Scheduler
 from scheduler.background.prometheus import NoAnswer
@@ -20,6 +19,7 @@ from tests.conftest import AnyioBackend
 from tests.scheduler import stage
 from tests.scheduler.background.test_queue_use import end, submit, teams, two_teams
 from tests.scheduler.stage import settle, writes
+from ui.queues import reader
 from wire import names
 
 STALE_S = 300
@@ -73,7 +73,7 @@ def used(world: World) -> UseOverTime:
 
 async def told(world: World) -> UseOverTime:
     """What programs read."""
-    return (await reading.read(world.api)).snapshot.queues.used
+    return (await reader.read(world.api)).snapshot.queues.used
 
 
 @pytest.mark.parametrize(("wrong", "served"), [("", "bbbb"), ("gone", "aabb")])

@@ -10,8 +10,6 @@ from typing import Final
 
 import anyio
 
-from cli.queueing import reading
-from cli.queueing.counting import NOW_NS
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.settings import Settings
 from scheduler.core.what_if.edits import Edit, Family, subject_of_group, subject_of_pod
@@ -36,6 +34,8 @@ from simulator.world import World, WorldSettings
 from tests.scheduler.stage import TEAM, stage
 from tests.scheduler.what_if import worlds
 from tests.scheduler.what_if.worlds import Script
+from ui.queues import reader
+from ui.queues.count import NOW_NS
 from wire import names
 from wire.core import Taint
 
@@ -104,7 +104,7 @@ def _judge_told(seed: int, of: Script, name: str, said: Sequence[Suggestion], ju
 async def _waiting(world: World, of: Script, finders: Finders) -> dict[str, Sequence[Suggestion]]:
     """What is said of each group none of which runs."""
     wall_s = VirtualClock(asyncio.get_running_loop()).now_ns() // 10**9
-    known = await reading.read(world.api, wall_s=wall_s)
+    known = await reader.read(world.api, wall_s=wall_s)
     found: dict[str, Sequence[Suggestion]] = {}
     for name in dict.fromkeys(_group_of(each) for each in of.pods()):
         if not _runs(world, of, name, 1):

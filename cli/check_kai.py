@@ -1,0 +1,45 @@
+"""``moorage admin check-kai``: what would differ if Moorage took a cluster over from KAI? The work is cli/migration's.
+
+A command of its own, since ``moorage admin check`` asks about a cluster in which Moorage is at work, and this one about
+one in which it is not yet. There is none that migrates: nothing has to be moved, the binder adopts what it finds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import importlib
+from typing import Any, Final
+
+from runtime.options import connection, output
+
+_Commands = Any  # argparse keeps the type of sub-commands private
+
+_DESCRIPTION: Final = (
+    "A dry run of coming from KAI Scheduler: read its Config, shards, Queues, PodGroups, running shares and what of it "
+    "still runs. List what Moorage does differently, what does not change, and what has to be done first. "
+    "Changes nothing. Exit code 0: nothing has to be done first; 1: something has; 2: bad input."
+)
+
+
+NAME: Final = "check-kai"
+HELP: Final = "see what would differ if Moorage took over from KAI Scheduler"
+
+
+def add_command(commands: _Commands, **shown: str) -> None:
+    """Add the sub-command; ``shown``: its help, where a list has it."""
+    parser: argparse.ArgumentParser = commands.add_parser(NAME, description=_DESCRIPTION, **shown)
+    output.add(parser, (output.TABLE, output.WIDE, output.JSON, output.YAML), has_header=False)
+    parser.add_argument(
+        "--details", action="store_true", help="name the options of KAI's that change nothing here, too"
+    )
+    connection.add(parser)
+    parser.set_defaults(run=_check)
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    import anyio  # noqa: PLC0415 - lazily, so that --help costs nothing
+
+    process = importlib.import_module("cli.migration.command")
+    code: int = anyio.run(functools.partial(process.run, arguments))
+    return code

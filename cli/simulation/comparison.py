@@ -1,0 +1,377 @@
+"""What changes of a cluster change: pods, what keeps pods waiting, and queues, without them and with them.
+
+Changes of a cluster as people write them for ``explain --what-if``, carried out as an administrator would.
+
+A cluster from a snapshot, after its scheduler has decided until nothing changes: where pods are, and who waits.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from cli.snapshots.cluster import cluster_of
+from cli.snapshots.file import Saved
+from runtime.text import BadInput
+from scheduler.conditions.advice import link
+from scheduler.core.cluster import Cluster
+from scheduler.core.decide.changes import AnotherNode, AnotherQueue, Change, Cordoned, Drained, WithoutPods
+from scheduler.core.model.records import PodRecord
+from scheduler.core.model.settings import Settings
+from scheduler.core.model.verdict import Verdict
+from scheduler.core.queues.use import queue_of
+from scheduler.core.report.queue_view import Amounts, amounts
+from scheduler.core.report.state import QueueState, queue_states
+from scheduler.core.what_if.edit_text import read_edit
+from scheduler.core.what_if.edits import Edit, NotPossible, Subject
+from scheduler.core.what_if.node_changes import Ended
+from simulator.settling.rest import Rest, settle
+from simulator.settling.shell import Shell
+from ui.explain.views import EditView
+
+#: No group asks: the cluster is changed.
+_NOBODY: Final = Subject(namespace="", name="", waiting=())
+_FORMS: Final = (
+    "limit QUEUE gpu=16, quota QUEUE gpu=16, weight QUEUE gpu=2, node +2 like NODE, drain NODE, cordon NODE, "
+    "finish NAMESPACE/NAME"
+)
+
+
+def read(texts: Sequence[str]) -> list[Edit]:
+    """Read changes. Raises BadInput for one that means nothing, or that concerns one group alone."""
+    found = []
+    for text in texts:
+        try:
+            edit = read_edit(text)
+        except NotPossible as error:
+            raise BadInput(f"--what-if {error}") from error
+        if edit.is_own or (isinstance(edit, Ended) and not edit.namespace):
+            raise BadInput(f"--what-if {text}: allowed are changes of the cluster: {_FORMS}")
+        found.append(edit)
+    return found
+
+
+def carry_out(shell: Shell, edits: Sequence[Edit]) -> None:
+    """Carry changes out one after the other. Raises BadInput for one that is not possible in this cluster."""
+    for edit in edits:
+        try:
+            changes = edit.changes(shell.cluster.snapshot(), _NOBODY)
+        except NotPossible as error:
+            raise BadInput(f"--what-if {error}") from error
+        for change in changes:
+            _carry_out(shell, change)
+
+
+def _carry_out(shell: Shell, change: Change) -> None:
+    match change:
+        case AnotherNode(node=node, slices=slices):
+            shell.put_node(node, slices)
+        case Cordoned(node=name):
+            shell.cordon(name)
+        case Drained(node=name):
+            shell.drain(name)
+        case AnotherQueue(queue=queue):
+            shell.cluster.queues.records.put(queue)
+        case WithoutPods(uids=uids):
+            for uid in uids:
+                shell.remove(uid)
+        case _:
+            raise TypeError(f"{change!r} is of no edit that {__name__}.read takes")
+
+
+_S: Final = 1_000_000_000
+_RULES_UNKNOWN: Final = (
+    "whether the scheduler follows DeviceTaintRules: the snapshot does not have it, and they do not count here; "
+    "--scheduler-config may say it (device-taint-rules)"
+)
+
+
+class PodEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a pod. ``was_at``: its node in the snapshot, "" if it waited; ``node``: that in the end, likewise.
+
+    ``is_gone``: nothing has its place. ``starts_again``: another pod has its place. ``verdict``: why it waits, as far
+    as it was said.
+    """
+
+    namespace: str
+    name: str
+    queue: str
+    was_at: str
+    node: str = ""
+    is_gone: bool = False
+    starts_again: bool = False
+    verdict: Verdict | None = None
+
+
+class Settled(msgspec.Struct, frozen=True, kw_only=True):
+    """``pods``: those of this scheduler that had not ended in the snapshot, by UID. ``evicted``: for others.
+
+    ``differences``: where the ledger differs from a recount. ``problems``: what the file contradicts itself in.
+    """
+
+    pods: dict[str, PodEnd]
+    queues: tuple[QueueState, ...]
+    rest: Rest
+    evicted: int
+    others_gone: int
+    differences: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+class Scheduling(msgspec.Struct, frozen=True):
+    """How the scheduler is set. ``grace_s``: of gangs below their minimum.
+
+    ``follows_taint_rules``: DeviceTaintRules count; None: as the snapshot says, and not where it does not say it.
+    """
+
+    decisions: Settings
+    grace_s: float
+    follows_taint_rules: bool | None = None
+
+    def on(self, saved: Saved) -> bool:
+        """Whether DeviceTaintRules of a snapshot count."""
+        return bool(saved.follows_taint_rules if self.follows_taint_rules is None else self.follows_taint_rules)
+
+    def unread(self, saved: Saved) -> tuple[str, ...]:
+        """What is not known of how the scheduler of a snapshot is set."""
+        is_known = self.follows_taint_rules is not None or saved.follows_taint_rules is not None
+        return () if is_known or not saved.devicetaintrules else (_RULES_UNKNOWN,)
+
+
+def ended(
+    saved: Saved, scheduling: Scheduling, edits: Sequence[Edit] = (), told: Callable[[int], None] = lambda _: None
+) -> Settled:
+    """Decide on a snapshot with these changes, until nothing more happens. Raises BadInput for one that can't be."""
+    cluster, problems = cluster_of(saved, scheduling.decisions, follows_taint_rules=scheduling.on(saved))
+    cluster.stale.grace_ns = round(scheduling.grace_s * _S)
+    shell = Shell(cluster, saved.pods, wall_s=saved.wall_s)
+    ours = list(_ours(cluster))
+    shell.finish_what_is_under_way()
+    carry_out(shell, edits)
+    rest = settle(shell, told=told)
+    queues = cluster.queues
+    return Settled(
+        pods={pod.uid: _end(pod, queue, shell) for pod, queue in ours},
+        queues=tuple(queue_states(queues.records.all(), queues.accounts(), queues.sums.sums)),
+        rest=rest,
+        evicted=shell.evictions,
+        others_gone=shell.others_gone,
+        differences=tuple(cluster.validate()),
+        problems=problems,
+    )
+
+
+def _ours(cluster: Cluster) -> Iterator[tuple[PodRecord, str]]:
+    """Pods that this scheduler decides on, with the queues that they count in."""
+    snapshot = cluster.snapshot()
+    for pod in snapshot.pods.records.values():
+        if pod.queue and not (pod.is_reservation or pod.is_elsewhere or pod.deleting):
+            group = snapshot.pod_group(pod.namespace, pod.pod_group) if pod.pod_group else None
+            yield pod, queue_of(pod, group)
+
+
+def _end(pod: PodRecord, queue: str, shell: Shell) -> PodEnd:
+    uid = shell.current[pod.uid]
+    found = PodEnd(namespace=pod.namespace, name=pod.name, queue=queue, was_at=pod.node)
+    record = None if uid is None else shell.cluster.pod(uid)
+    if uid is None or record is None:
+        return msgspec.structs.replace(found, is_gone=True)
+    verdict = None if record.node else shell.cluster.backlog.said.verdict(uid)
+    return msgspec.structs.replace(found, node=record.node, starts_again=uid != pod.uid, verdict=verdict)
+
+
+#: Of a pod that waits and was told nothing yet: it is on its way, or an eviction for it is.
+UNTOLD: Final = "NotDecided"
+
+
+class Kind(enum.StrEnum):
+    """What the changes mean for one pod; in the order in which they are listed."""
+
+    #: It is placed without the changes only.
+    WAITS = "waits"
+    #: Nothing makes it again, so it is lost.
+    ENDS = "ends"
+    #: It runs, and has to start again on another node, or on the same.
+    MOVES = "moves"
+    RESTARTS = "restarts"
+    #: It is placed with the changes only.
+    STARTS = "starts"
+    #: It would be evicted for others without the changes, and is not.
+    STAYS = "stays"
+    #: It waits now, and is placed on another node than without the changes.
+    ELSEWHERE = "elsewhere"
+
+
+class PodChange(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
+    """A pod. ``node_now``: in the snapshot. ``reason``: why it waits with the changes, and ``help``: on which page.
+
+    Nodes are "" while it waits, or where it is gone.
+    """
+
+    namespace: str
+    name: str
+    queue: str
+    change: Kind
+    node_now: str
+    node_without: str
+    node_with: str
+    reason: str = ""
+    help: str = ""
+
+
+class Counts(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
+    """Pods of one side. ``evicted``: for others. ``is_at_rest``: else the number of decisions is bounded, and was up.
+
+    ``passed_s``: the clock was put forward by so much, for what the scheduler waits for.
+    """
+
+    placed: int
+    waiting: int
+    gone: int
+    evicted: int
+    is_at_rest: bool
+    passed_s: int
+
+
+class ReasonCount(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
+    """Pods that wait for one reason, without the changes and with them."""
+
+    reason: str
+    pods_without: int
+    pods_with: int
+    help: str = ""
+
+
+class QueueSide(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
+    """A queue with all below it. ``fair_share`` None: it can't be used. ``requested``: what it holds and waits for."""
+
+    allocated: Amounts
+    requested: Amounts
+    fair_share: Amounts | None = None
+
+
+class QueueChange(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
+    """A queue, without the changes and with them."""
+
+    name: str
+    parent: str
+    without: QueueSide
+    with_: QueueSide = msgspec.field(name="with")
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What is printed as JSON and YAML. ``unread``: what the snapshot lacks. ``others_gone``: of other schedulers."""
+
+    taken_at: str
+    changes: tuple[EditView, ...]
+    without: Counts
+    with_: Counts = msgspec.field(name="with")
+    pods: tuple[PodChange, ...]
+    reasons: tuple[ReasonCount, ...]
+    queues: tuple[QueueChange, ...]
+    others_gone: int = 0
+    unread: tuple[str, ...] = ()
+
+
+def compared(
+    without: Settled, with_: Settled, *, taken_at: str, changes: Sequence[EditView], unread: Sequence[str]
+) -> Comparison:
+    """Compare both sides, which are of one snapshot."""
+    order = list(Kind)
+    pods = sorted(
+        _pod_changes(without.pods, with_.pods), key=lambda pod: (order.index(pod.change), pod.namespace, pod.name)
+    )
+    return Comparison(
+        taken_at=taken_at,
+        changes=tuple(changes),
+        without=_counts(without),
+        with_=_counts(with_),
+        pods=tuple(pods),
+        reasons=tuple(_reasons(without.pods.values(), with_.pods.values())),
+        queues=tuple(_queues(without.queues, with_.queues)),
+        others_gone=with_.others_gone,
+        unread=tuple(unread),
+    )
+
+
+# --- pods ------------------------------------------------------------------------------------------------------------
+def _pod_changes(without: Mapping[str, PodEnd], with_: Mapping[str, PodEnd]) -> Iterator[PodChange]:
+    for uid, before in without.items():
+        after = with_[uid]
+        kind = _kind(before, after)
+        if kind is None:
+            continue
+        reason = _reason(after) if _waits(after) else ""
+        yield PodChange(
+            namespace=after.namespace,
+            name=after.name,
+            queue=after.queue,
+            change=kind,
+            node_now=after.was_at,
+            node_without=before.node,
+            node_with=after.node,
+            reason=reason,
+            help=link(reason) if reason not in {"", UNTOLD} else "",
+        )
+
+
+def _kind(before: PodEnd, after: PodEnd) -> Kind | None:
+    if after.is_gone:
+        return None if before.is_gone else Kind.ENDS
+    if not after.node:
+        return Kind.WAITS if before.node else None
+    if not before.node:
+        return Kind.STARTS
+    if after.starts_again and not before.starts_again:
+        return Kind.RESTARTS if after.node == after.was_at else Kind.MOVES
+    if before.starts_again and not after.starts_again:
+        return Kind.STAYS
+    return Kind.ELSEWHERE if before.node != after.node else None
+
+
+def _waits(pod: PodEnd) -> bool:
+    return not pod.node and not pod.is_gone
+
+
+def _reason(pod: PodEnd) -> str:
+    return UNTOLD if pod.verdict is None else pod.verdict.code.value
+
+
+def _counts(side: Settled) -> Counts:
+    pods = side.pods.values()
+    return Counts(
+        placed=sum(bool(pod.node) for pod in pods),
+        waiting=sum(map(_waits, pods)),
+        gone=sum(pod.is_gone for pod in pods),
+        evicted=side.evicted,
+        is_at_rest=side.rest.is_at_rest,
+        passed_s=side.rest.passed_s,
+    )
+
+
+# --- reasons and queues ----------------------------------------------------------------------------------------------
+def _reasons(without: Iterable[PodEnd], with_: Iterable[PodEnd]) -> Iterator[ReasonCount]:
+    """Those with which most pods wait first."""
+    before, after = (Counter(_reason(pod) for pod in side if _waits(pod)) for side in (without, with_))
+    for reason in sorted(before.keys() | after.keys(), key=lambda each: (-after[each], each)):
+        helped = "" if reason == UNTOLD else link(reason)
+        yield ReasonCount(reason=reason, pods_without=before[reason], pods_with=after[reason], help=helped)
+
+
+def _queues(without: Sequence[QueueState], with_: Sequence[QueueState]) -> Iterator[QueueChange]:
+    before = {state.record.name: state for state in without}
+    for state in with_:
+        name = state.record.name
+        yield QueueChange(name=name, parent=state.record.parent, without=_side(before[name]), with_=_side(state))
+
+
+def _side(state: QueueState) -> QueueSide:
+    return QueueSide(
+        allocated=amounts(state.held),
+        requested=amounts(state.asked),
+        fair_share=None if state.fair is None else amounts(state.fair),
+    )

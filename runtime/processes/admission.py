@@ -1,0 +1,135 @@
+"""The process of ``moorage admission``.
+
+Reviews of the webhooks, counted by webhook and answer.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from typing import Any, Final
+
+import anyio
+import msgspec
+from typing_extensions import override
+
+from admission.certificates.rotation import Rotation, SelfMade
+from admission.certificates.tls import Files, FilesShown, Shown
+from admission.observing import Answered, Observer
+from admission.run import run as serve_admission
+from admission.server import Endpoint
+from admission.settings import Choices, Settings
+from kube.client.api import Api
+from kube.client.clock import SystemClock
+from kube.client.retry import Retry
+from kube.client.serverclock import ServerClock
+from kube.lead.lease import incarnation
+from kube.watch.reflector import Reflector
+from runtime import connections, process
+from runtime.metrics import registry as serving
+from runtime.metrics.declared import REVIEW_SECONDS
+from runtime.metrics.registry import Registry
+from runtime.metrics.requests import CountedTransport, count_watches
+from runtime.options import dialects as dialectfile
+from runtime.process import listening
+from runtime.settings.admission import AdmissionOptions
+from runtime.text import BadInput
+from runtime.tracing import tracer as tracing
+
+WEBHOOKS: Final = ("adopt", "mutate", "validate", "queue", "podgroup")
+
+
+class ReviewsCounted(Observer):
+    """Counts what admission tells."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._seconds = registry.histogram(REVIEW_SECONDS)
+        # Shown as 0 from the start: a series that begins with its first failure has no increase to alert of.
+        for webhook in WEBHOOKS:
+            for answered in (Answered.FAILED, Answered.MALFORMED):
+                self._seconds.labels(webhook, answered.value)
+
+    @override
+    def watches(self, reflectors: Sequence[Reflector[Any]]) -> None:
+        """Show them."""
+        count_watches(self._registry, reflectors)
+
+    @override
+    def reviewed(self, webhook: str, answered: Answered, took_s: float) -> None:
+        """Count it."""
+        self._seconds.labels(webhook, answered.value).observe(took_s)
+
+
+def settings(options: AdmissionOptions) -> Settings:
+    """Return what is chosen about the webhooks. Raises BadInput for a file of dialects that can't be."""
+    dialects = dialectfile.read(options.dialects)
+    dialects = msgspec.structs.replace(
+        dialects,
+        sharing=dialects.sharing and options.gpu_sharing_enabled,
+        driver_memory_caps=dialects.driver_memory_caps or options.driver_memory_caps,
+    )
+    return Settings(
+        hand_over=options.hand_over,
+        runtime_class=options.gpu_fraction_runtime_class_name,
+        choices=Choices(
+            guard=options.visible_devices_guard,
+            dialects=dialects,
+        ),
+        gpu_resources=options.gpu_resource,
+        shares_by_claims=options.shares_by_claims,
+        origins=options.adopt_from,
+        are_grouped=options.workloads_are_grouped,
+        critical_namespaces=options.critical_namespace,
+    )
+
+
+def certificates(options: AdmissionOptions) -> Files | SelfMade:
+    """Return which certificates are chosen. Raises BadInput unless it is one way of the two."""
+    certificate, key = options.certificate, options.key
+    ways = "allowed: either --self-made-certificates, or --certificate and --key"
+    if options.self_made_certificates:
+        if certificate or key:
+            raise BadInput(f"certificates are self-made, and read from files as well; {ways}")
+        names = frozenset(options.certificate_name) or SelfMade().names
+        return SelfMade(names=names, lifetime_s=int(options.certificate_lifetime or SelfMade().lifetime_s))
+    if options.certificate_name or options.certificate_lifetime:
+        raise BadInput(
+            "--certificate-name and --certificate-lifetime are of --self-made-certificates, which is not given"
+        )
+    if not certificate or not key:
+        files = {"--certificate": certificate, "--key": key}
+        missing = " and ".join(flag for flag, path in files.items() if not path)
+        raise BadInput(f"no certificate for the webhooks: {missing} not given; {ways}")
+    return Files(certificate=certificate, key=key)
+
+
+async def run(options: AdmissionOptions, stop: anyio.Event) -> None:
+    """Serve the webhooks."""
+    chosen = settings(options)
+    source = certificates(options)
+    rng = process.rng()
+    endpoint = Endpoint(host=options.host, port=options.port)
+    replica = incarnation(socket.gethostname(), rng)
+    registry = Registry()
+    listener = listening("--metrics-bind-address", options.metrics_bind_address)
+    opened = connections.transport(options, "admission", replica=replica)
+    traced = tracing.tracer(options, "admission", registry=registry, clock=SystemClock())
+    async with opened as transport, traced as tracer, anyio.create_task_group() as tasks:
+        tasks.start_soon(serving.show, registry, listener)
+        clock = ServerClock(CountedTransport(transport, registry), fallback=SystemClock())
+        api = Api(clock, retry=Retry(rng))
+        shown: Shown = (
+            Rotation(api, source, clock=clock, rng=rng) if isinstance(source, SelfMade) else FilesShown(source)
+        )
+        await serve_admission(
+            api,
+            settings=chosen,
+            endpoint=endpoint,
+            shown=shown,
+            rng=rng,
+            stop=stop,
+            observer=ReviewsCounted(registry),
+            tracer=tracer,
+        )
+        tasks.cancel_scope.cancel()

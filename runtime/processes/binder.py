@@ -1,0 +1,92 @@
+"""The process of ``moorage binder``.
+
+How attempts end at the binder and how long they take, counted; and how things stand, read when somebody asks.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import anyio
+from typing_extensions import override
+
+from binder.app import Binder
+from binder.core.reservation_pod import ReservationTemplate
+from binder.report.standing import Standing
+from binder.settings import BinderSettings
+from binder.telemetry.observing import Observer, Stage
+from gpu.cause import Cause
+from kube.client.api import Api
+from kube.client.clock import SystemClock
+from kube.events import EventRecorder
+from kube.lead.replica import Replica
+from kube.telemetry.tracing import Tracer
+from runtime import process
+from runtime.metrics.declared import BIND_SECONDS, BIND_STAGE_SECONDS, BINDS, DRIFT, GROUPS, RESERVATIONS, TENANTS
+from runtime.metrics.registry import Registry
+from runtime.metrics.requests import count_watches
+from runtime.replicas import Own, run_replica
+from runtime.settings.binder import BinderOptions
+
+_BOUND: Final = "bound"
+_FAILED: Final = "failed"
+
+
+class BindingCounted(Observer):
+    """Counts what the binder tells. All series are there from the start, so that a rate sees the first of each."""
+
+    def __init__(self, registry: Registry) -> None:
+        binds, seconds = registry.counter(BINDS), registry.histogram(BIND_SECONDS)
+        stages = registry.histogram(BIND_STAGE_SECONDS)
+        self._bound, self._bound_s = binds.labels(_BOUND), seconds.labels(_BOUND)
+        self._failed, self._failed_s = {cause: binds.labels(cause.value) for cause in Cause}, seconds.labels(_FAILED)
+        self._stages = {stage: stages.labels(stage.value) for stage in Stage}
+
+    @override
+    def took(self, stage: Stage, seconds: float) -> None:
+        """Count it."""
+        self._stages[stage].observe(seconds)
+
+    @override
+    def ended(self, because: Cause | None, took_s: float) -> None:
+        """Count it."""
+        if because is None:
+            self._bound.inc()
+            self._bound_s.observe(took_s)
+        else:
+            self._failed[because].inc()
+            self._failed_s.observe(took_s)
+
+
+def show_standing(registry: Registry, standing: Standing) -> None:
+    """Read shared GPUs, their reservations and what books are wrong about, whenever somebody asks."""
+    registry.read_one(GROUPS, standing.groups)
+    registry.read_one(TENANTS, standing.tenants)
+    registry.read(RESERVATIONS, lambda: [((state.value,), count) for state, count in standing.reservations().items()])
+    registry.read(DRIFT, lambda: [((kind.value,), count) for kind, count in standing.drift().items()])
+
+
+async def run(options: BinderOptions, stop: anyio.Event) -> None:
+    """Run a replica of the binder."""
+    rng, clock = process.rng(), SystemClock()
+    template = ReservationTemplate(
+        image=options.reservation_image,
+        runtime_class=options.reservation_runtime_class,
+        priority_class=options.reservation_priority_class,
+    )
+    settings = BinderSettings(
+        reservation=template,
+        idle_s=options.idle_s,
+        contended_s=options.contended_s,
+        cdi=options.cdi_enabled,
+        memory_caps=options.memory_caps,
+    )
+
+    def make(api: Api, events: EventRecorder, registry: Registry, tracer: Tracer | None) -> Replica:
+        observer = BindingCounted(registry)
+        binder = Binder(api, settings=settings, clock=clock, rng=rng, events=events, observer=observer, tracer=tracer)
+        count_watches(registry, binder.reflectors)
+        show_standing(registry, binder.standing)
+        return binder
+
+    await run_replica(options, stop, own=Own("binder", controller="binder", clock=clock, rng=rng), make=make)

@@ -1,0 +1,146 @@
+"""Settings that components share: where the API server is, what is logged, how replicas agree on a leader."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+
+from gpu.cdi import Cdi
+from gpu.memorycaps import MemoryCaps
+from kube.lead.lease import LeaseSettings
+from runtime.kai_beside import IfKaiStarts
+from runtime.settings import kinds
+from runtime.settings.declaration import Setting
+
+_LEASE: Final = LeaseSettings()
+_LONGEST_LEASE_S: Final = 3600
+_LEVELS: Final = ("debug", "info", "warning", "error")
+Address = tuple[str, int]
+
+
+#: Of scheduler and binder, both of which write books: the same for both.
+WrittenCaps = Annotated[
+    MemoryCaps,
+    Setting(
+        help="write memory caps into books, for what enforces them on nodes: of no pod, of those that wish one, or of "
+        "all with shares; only once every scheduler and binder knows this option",
+        kind=kinds.member(MemoryCaps),
+    ),
+]
+
+
+class Connection(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the API server is and who we are there (runtime/connections.py)."""
+
+    kubeconfig: Annotated[
+        str,
+        Setting(
+            help="file that says where the API server is", kind=kinds.FILE, default="none: the pod's service account"
+        ),
+    ] = ""
+    context: Annotated[
+        str, Setting(help="context of the kubeconfig", kind=kinds.text("NAME"), default="its current one")
+    ] = ""
+    server: Annotated[
+        str, Setting(help="API server instead of a kubeconfig, with --ca-file and --token-file", kind=kinds.URL)
+    ] = ""
+    ca_file: Annotated[
+        str, Setting(help="certificates that --server is checked by", kind=kinds.PEM_NAME, default="the system's")
+    ] = ""
+    token_file: Annotated[str, Setting(help="who we are there: a token, read again once a minute", kind=kinds.FILE)] = (
+        ""
+    )
+
+
+class Process(Connection, frozen=True, kw_only=True):
+    """Of everything that runs until it is stopped."""
+
+    log_level: Annotated[str, Setting(help="what is logged: this and worse", kind=kinds.choice(_LEVELS))] = "info"
+    log_format: Annotated[
+        str,
+        Setting(
+            help="form of a line; auto: text on a terminal, JSON for everybody else",
+            kind=kinds.choice(("auto", "json", "text")),
+        ),
+    ] = "auto"
+
+
+class Component(Process, frozen=True, kw_only=True):
+    """Of all components."""
+
+    config: Annotated[
+        str,
+        Setting(
+            help="a file of settings by their names, as YAML or JSON; environment and command line go before it",
+            kind=kinds.FILE,
+            in_file=False,
+        ),
+    ] = ""
+    metrics_bind_address: Annotated[
+        Address | None,
+        Setting(help="show /metrics there, to anybody who reaches it", kind=kinds.ADDRESS, default="nowhere"),
+    ] = None
+    # The same for all components, or traces have holes (docs/tracing.md).
+    traces_endpoint: Annotated[
+        str,
+        Setting(
+            help="send traces of pods there, by OTLP over HTTP; a URL without a path means /v1/traces",
+            kind=kinds.COLLECTOR,
+            default="none: nothing is traced",
+        ),
+    ] = ""
+    traces_ratio: Annotated[int, Setting(help="which part of all pods is traced", kind=kinds.RATIO)] = 10_000_000
+    traces_headers_file: Annotated[
+        str,
+        Setting(help="headers that the collector wants, a line NAME: VALUE for each", kind=kinds.FILE),
+    ] = ""
+    traces_ca_file: Annotated[
+        str, Setting(help="certificates that the collector is checked by", kind=kinds.PEM_NAME, default="certifi's")
+    ] = ""
+
+
+class Replica(Component, frozen=True, kw_only=True):
+    """Of components whose replicas elect a leader (lease.py) and tell kubelet their health (runtime/health.py)."""
+
+    no_leader_election: Annotated[
+        bool, Setting(help="work without asking who leads: for a single replica", kind=kinds.SWITCH)
+    ] = False
+    lease_duration_s: Annotated[
+        int,
+        Setting(
+            help="seconds that other replicas wait after the last renewal that they saw",
+            kind=kinds.whole("S", least=1, most=_LONGEST_LEASE_S),
+        ),
+    ] = _LEASE.duration_s
+    lease_renew_deadline_s: Annotated[
+        float,
+        Setting(
+            help="a leader that could not renew its lease for so long stops working",
+            kind=kinds.seconds(above=True, most_s=_LONGEST_LEASE_S),
+        ),
+    ] = _LEASE.renew_deadline_s
+    lease_renew_s: Annotated[
+        float, Setting(help="between renewals", kind=kinds.seconds(above=True, most_s=_LONGEST_LEASE_S))
+    ] = _LEASE.retry_s
+    lease_poll_s: Annotated[
+        float, Setting(help="between looks at another's lease", kind=kinds.seconds(above=True, most_s=_LONGEST_LEASE_S))
+    ] = _LEASE.poll_s
+    health_probe_bind_address: Annotated[
+        Address | None, Setting(help="answer /healthz and /readyz there", kind=kinds.ADDRESS, default="nowhere")
+    ] = None
+    if_kai_starts: Annotated[
+        IfKaiStarts,
+        Setting(
+            help="what a replica does when a KAI Scheduler starts beside it: stop until it has gone, or only say so",
+            kind=kinds.member(IfKaiStarts),
+        ),
+    ] = IfKaiStarts.STOP
+    # The same for all components that tell containers their devices (docs/cdi.md).
+    cdi_enabled: Annotated[
+        Cdi,
+        Setting(
+            help="name the devices of shares as CDI does; auto: where NVIDIA's ClusterPolicy has CDI on",
+            kind=kinds.CDI,
+        ),
+    ] = Cdi.AUTO
