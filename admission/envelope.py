@@ -1,7 +1,14 @@
-"""AdmissionReview v1: what the API server asks, and the answer's frame."""
+"""AdmissionReview v1: what the API server asks, and the answer's frame.
+
+The difference of two JSON values as a JSON patch (RFC 6902).
+
+The webhooks change a pod as a whole value and answer with the difference, so what a patch must do is said once, as a
+function from pod to pod.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
@@ -53,3 +60,41 @@ def response(request: Request, answer: Raw) -> Review:
         "kind": "AdmissionReview",
         "response": {"uid": request.uid, **answer},
     }
+
+
+#: One operation: ``op``, ``path`` and, unless it removes, ``value``.
+Op = dict[str, Any]
+
+
+def diff(before: object, after: object) -> list[Op]:
+    """Return the operations that turn ``before`` into ``after``, in an order in which they can be applied."""
+    return list(_diff(before, after, ""))
+
+
+def _diff(before: object, after: object, path: str) -> Iterator[Op]:
+    if before == after:
+        return
+    if isinstance(before, dict) and isinstance(after, dict):
+        yield from _diff_map(before, after, path)
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for index, (old, new) in enumerate(zip(before, after, strict=True)):
+            yield from _diff(old, new, f"{path}/{index}")
+    else:
+        yield {"op": "replace", "path": path, "value": after}
+
+
+def _diff_map(before: dict[str, Any], after: dict[str, Any], path: str) -> Iterator[Op]:
+    for key in before:
+        if key not in after:
+            yield {"op": "remove", "path": f"{path}/{_escaped(key)}"}
+    for key, value in after.items():
+        where = f"{path}/{_escaped(key)}"
+        if key in before:
+            yield from _diff(before[key], value, where)
+        else:
+            yield {"op": "add", "path": where, "value": value}
+
+
+def _escaped(key: str) -> str:
+    """A key as a step of a JSON pointer (RFC 6901)."""
+    return key.replace("~", "~0").replace("/", "~1")

@@ -20,8 +20,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from admission.containers import Raw, asks_for_gpu, env_of, rewritten, walk, with_list
 from admission.handover import with_env_first
+from admission.raw_pod import Raw, asks_for_gpu, env_of, rewritten, walk, with_list
 from admission.settings import Guard
 from wire import names
 

@@ -13,9 +13,9 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-from admission.containers import Raw, env_of, rewritten, walk, with_list
-from gpu import configmaps
-from gpu.drivercaps import env_key
+from admission.raw_pod import Raw, env_of, rewritten, walk, with_list
+from gpu import container_devices
+from gpu.limits import env_key
 from gpu.request import ContainerRef
 from wire import names
 
@@ -86,14 +86,14 @@ def by_config_maps(pod: Raw, targets: Collection[str], prefix: str) -> Raw:
     def change(ref: ContainerRef, container: Raw) -> Raw:
         if ref.key not in targets:
             return container
-        name = configmaps.capabilities_name(prefix, ref)
+        name = container_devices.capabilities_name(prefix, ref)
         entries = [{"name": key, "valueFrom": {"configMapKeyRef": {"name": name, "key": key}}} for key in OUR_ENV]
-        direct = {"configMapRef": {"name": configmaps.direct_env_name(name), "optional": False}}
+        direct = {"configMapRef": {"name": container_devices.direct_env_name(name), "optional": False}}
         sources = [*(container.get("envFrom") or ()), direct]
         return with_list(with_env_first(container, entries), "envFrom", sources)
 
-    maps = [configmaps.capabilities_name(prefix, ref) for ref, _ in walk(pod) if ref.key in targets]
-    volumes: list[Raw] = [{"name": configmaps.volume_name(name), "configMap": {"name": name}} for name in maps]
+    maps = [container_devices.capabilities_name(prefix, ref) for ref, _ in walk(pod) if ref.key in targets]
+    volumes: list[Raw] = [{"name": container_devices.volume_name(name), "configMap": {"name": name}} for name in maps]
     ours = {volume["name"] for volume in volumes}
     kept = [volume for volume in pod["spec"].get("volumes") or () if volume.get("name") not in ours]
     changed = rewritten(pod, change)
@@ -118,7 +118,7 @@ def without_leftovers(pod: Raw) -> Raw:
     Left in, it would hand over nothing and keep the new pod waiting for ConfigMaps that nobody makes.
     """
     stale = _stale_maps(pod)
-    direct = {configmaps.direct_env_name(name) for name in stale}
+    direct = {container_devices.direct_env_name(name) for name in stale}
 
     def change(_: ContainerRef, container: Raw) -> Raw:
         env = [entry for entry in env_of(container) if not _is_leftover(entry, stale)]
@@ -142,7 +142,7 @@ def without_leftovers(pod: Raw) -> Raw:
 def _stale_maps(pod: Raw) -> set[str]:
     """Names of capabilities ConfigMaps that the spec refers to, by its annotation or by its env."""
     prefix = (pod["metadata"].get("annotations") or {}).get(names.SHARED_GPU_CONFIGMAP)
-    found = {configmaps.capabilities_name(prefix, ref) for ref, _ in walk(pod)} if prefix else set()
+    found = {container_devices.capabilities_name(prefix, ref) for ref, _ in walk(pod)} if prefix else set()
     for _, container in walk(pod):
         for entry in env_of(container):
             source = (entry.get("valueFrom") or {}).get("configMapKeyRef") or {}
@@ -165,4 +165,4 @@ def _is_leftover(entry: Raw, stale: Collection[str]) -> bool:
 
 def _is_waiting_volume(volume: Raw, stale: Collection[str]) -> bool:
     name = (volume.get("configMap") or {}).get("name") or ""
-    return name in stale and volume.get("name") == configmaps.volume_name(name)
+    return name in stale and volume.get("name") == container_devices.volume_name(name)

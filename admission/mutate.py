@@ -4,27 +4,177 @@ The result does not depend on what an earlier admission did to the same pod: wha
 again. That serves copied specs and backups, and a second call for the same pod (``reinvocationPolicy: IfNeeded``). The
 API server tells neither the final name nor the UID of a new pod, so the ConfigMap prefix of KAI's way is new at each
 call.
+
+The extended resource by which containers may get their share from a ResourceClaim (docs/design/claims.md, Shares).
+
+Kubelet gives a container the devices of a claim that no field of its spec names only for an extended resource that it
+requests. No node has this one, and kubelet ignores it where the pod's status does not map it to a claim. So the pod can
+still be bound to a node with a device plugin: the scheduler decides.
+
+What a translation changes in a new pod: resources that no node has, variables known already, and the record.
+
+All on the raw pod, and the same again on a pod that has it already (docs/design/dialects.md).
+
+The PodGroup that a new pod will have, named on it where that can be told from the pod (docs/grouping.md).
+
+``moorage workloads`` makes the PodGroup when it sees the pod, and has one write less for each pod then. A pod without
+an owner is never given the annotation: KAI's pod-grouper would leave it alone for ever (kai-contract, erratum 10).
+
+A ConfigMap prefix for a pod, as KAI makes it (kai-contract 1.3 step 2), valid for every pod that can come.
+
+KAI takes the first owner's name or the pod's, cuts it and adds seven random characters. A pod made with generateName
+has no name yet when it is admitted (erratum 9), and an owner may be of a kind whose names are not DNS names, so here
+the name is first made one.
 """
 
 from __future__ import annotations
 
 import random
-from typing import Any
+import re
+import string
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 
-from admission import edits, grouping, handover, protected
 from admission import guard as device_guard
-from admission.claimable import claimable
-from admission.containers import Raw
-from admission.prefix import new_prefix
+from admission import handover, protected
+from admission.handover import with_env_first
+from admission.raw_pod import Raw, rewritten
 from admission.settings import Choices, HandOver, Settings
-from gpu import bound, drivercaps
-from gpu.dialects import combine
-from gpu.refusal import Refusal
+from gpu import bound_pod, limits, record
+from gpu.bound_pod import is_servable
+from gpu.container_devices import container_suffix
 from gpu.request import ContainerRef, GpuRequest, SharedAsk
-from gpu.translation import Note
+from gpu.translate import combine
+from gpu.translate.asked import needs_record
+from gpu.translation import EnvEdit, Note, Refusal, ResourceEdit, Translation
+from wire import gangs, names
 from wire.core import Pod
+
+
+def claimable(pod: Raw, translation: Translation, *, is_on: bool) -> Raw:
+    """Let the containers of a share that a claim can give request the resource, and no others."""
+    requests = (translation.request, *translation.alternatives)
+    keys = [sorted(ref.key for ref in request.devices()) for request in requests]
+    is_wanted = is_on and not translation.cards.uuids and not translation.cards.not_uuids
+    targets = keys[0] if is_wanted and all(map(is_servable, requests)) and all(each == keys[0] for each in keys) else ()
+    return _asking(pod, targets)
+
+
+def _asking(pod: Raw, targets: Collection[str]) -> Raw:
+    def change(ref: ContainerRef, container: Raw) -> Raw:
+        if ref.key in targets:
+            return _with_resource(container)
+        return _without_resource(container)
+
+    return rewritten(pod, change)
+
+
+def _with_resource(container: Raw) -> Raw:
+    resources: dict[str, Any] = dict(container.get("resources") or {})
+    # Limits and requests of extended resources are equal. Requests are written out: kubelet reads those.
+    for field in ("limits", "requests"):
+        resources[field] = {**(resources.get(field) or {}), names.GPU_SHARE_RESOURCE: "1"}
+    return {**container, "resources": resources}
+
+
+def _without_resource(container: Raw) -> Raw:
+    resources: dict[str, Any] = dict(container.get("resources") or {})
+    fields = [field for field in ("limits", "requests") if names.GPU_SHARE_RESOURCE in (resources.get(field) or {})]
+    for field in fields:
+        resources[field] = {key: value for key, value in resources[field].items() if key != names.GPU_SHARE_RESOURCE}
+    return {**container, "resources": resources} if fields else container
+
+
+def translated(pod: Raw, translation: Translation) -> Raw:
+    """Return the pod with all that the translation says before anything is handed over."""
+    resources: dict[str, list[ResourceEdit]] = {}
+    variables: dict[str, list[EnvEdit]] = {}
+    for edit in translation.edits:
+        resources.setdefault(edit.container.key, []).append(edit)
+    for variable in translation.env:
+        variables.setdefault(variable.container.key, []).append(variable)
+
+    def change(ref: ContainerRef, container: Raw) -> Raw:
+        changed = _with_resources(container, resources.get(ref.key, ()))
+        return _with_variables(changed, variables.get(ref.key, ()))
+
+    return _recorded(rewritten(pod, change) if translation.edits or translation.env else pod, translation)
+
+
+def _with_resources(container: Raw, edits: Sequence[ResourceEdit]) -> Raw:
+    """Set or take out counts. Limits and requests of extended resources are equal, so both are written."""
+    if not edits:
+        return container
+    #: The last edit of a resource counts.
+    counts = {edit.resource: edit.count for edit in edits}
+    said = {name: str(count) for name, count in counts.items() if count is not None}
+    resources: dict[str, Any] = dict(container.get("resources") or {})
+    for field in ("limits", "requests"):
+        amounts = {name: amount for name, amount in (resources.pop(field, None) or {}).items() if name not in counts}
+        if amounts := {**amounts, **said}:
+            resources[field] = amounts
+    return {**container, "resources": resources}
+
+
+def _with_variables(container: Raw, edits: Sequence[EnvEdit]) -> Raw:
+    """Set variables. A value of the user's own loses: what is set says what the container really gets (C1, H15)."""
+    entries = [{"name": edit.name, "value": edit.value} for edit in edits]
+    return with_env_first(container, entries) if entries else container
+
+
+def _recorded(pod: Raw, translation: Translation) -> Raw:
+    """Write the record where the pod itself does not tell, or replace the one that it brought along."""
+    annotations = pod["metadata"].get("annotations") or {}
+    if not needs_record(translation) and names.GPU_RECORD not in annotations:
+        return pod
+    annotations = {**annotations, names.GPU_RECORD: record.render(translation)}
+    return {**pod, "metadata": {**pod["metadata"], "annotations": annotations}}
+
+
+def grouped(pod: Raw) -> Raw:
+    """Return the pod with the name of its PodGroup; as it is where that can't be told, or somebody has said another."""
+    meta: Mapping[str, Any] = pod["metadata"]
+    annotations = meta.get("annotations") or {}
+    if names.POD_GROUP_NAME in annotations or annotations.get(names.SKIP_POD_GROUPER) == "true":
+        return pod
+    owners, labels = meta.get("ownerReferences") or (), meta.get("labels") or {}
+    name = gangs.told_group(owners, labels, annotations, pod.get("spec") or {})
+    if not name:
+        return pod
+    return {**pod, "metadata": {**meta, "annotations": {**annotations, names.POD_GROUP_NAME: name}}}
+
+
+_RANDOM_LENGTH: Final = 7
+_MARK: Final = "shared-gpu"
+_ALPHABET: Final = string.ascii_lowercase + string.digits
+_UNNAMED: Final = "pod"
+
+
+def new_prefix(metadata: Mapping[str, Any], containers: Iterable[ContainerRef], rng: random.Random) -> str:
+    """Return ``<base>-<7 random>-shared-gpu`` for a pod whose shares go to these containers, of which there is one."""
+    longest = max(len(container_suffix(container)) for container in containers)
+    tail = "".join(rng.choice(_ALPHABET) for _ in range(_RANDOM_LENGTH))
+    return f"{_base(_source_name(metadata), longest)}-{tail}-{_MARK}"
+
+
+def _source_name(metadata: Mapping[str, Any]) -> str:
+    owners = metadata.get("ownerReferences") or [{}]
+    candidates = (owners[0].get("name"), metadata.get("name"), metadata.get("generateName"))
+    return next((name for name in candidates if name), "")
+
+
+def _base(name: str, suffix_length: int) -> str:
+    """Make a DNS name of any text, short enough for the volume's name, a label of 63 characters.
+
+    The budget is KAI's, so a name that it leaves whole stays whole here: beside the base there are 13 characters of
+    other suffixes, 10 of "shared-gpu", the container's suffix, and dashes.
+    """
+    budget = 63 - 13 - len(_MARK) - suffix_length - 1 - 5
+    text = re.sub(r"[^a-z0-9.-]+", "-", name.lower())
+    text = re.sub(r"[.-]*\.[.-]*", ".", text).strip(".-")
+    return text[:budget].rstrip(".-") or _UNNAMED
 
 
 class Mutated(msgspec.Struct, frozen=True):
@@ -49,15 +199,15 @@ def mutated(pod: Raw, *, choices: Choices, settings: Settings, rng: random.Rando
     if isinstance(translation, Refusal):
         return translation
     shared = shared_containers(translation.request)
-    clean = edits.translated(protected.stripped(handover.without_leftovers(pod)), translation)
+    clean = translated(protected.stripped(handover.without_leftovers(pod)), translation)
     if settings.are_grouped:
-        clean = grouping.grouped(clean)
+        clean = grouped(clean)
     clean = claimable(clean, translation, is_on=settings.shares_by_claims)
     keys = {ref.key for ref in shared}
     if choices.dialects.driver_memory_caps:
         # On nodes with the hook a soft limit of a tenant's own would take memory from its neighbours.
-        clean = handover.without_variables(clean, keys, drivercaps.VARIABLES)
-    reading = handover.by_origin(clean, bound.env_names(translation))
+        clean = handover.without_variables(clean, keys, limits.VARIABLES)
+    reading = handover.by_origin(clean, bound_pod.env_names(translation))
     given = _handed_over(reading, shared, settings=settings, rng=rng) if shared else reading
     guarded = device_guard.guarded(given, shared=keys, guard=choices.guard, renamed=settings.gpu_resources)
     return Mutated(guarded, translation.notes, (pod["spec"].get("nodeName") or "") if shared else "")

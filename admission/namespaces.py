@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import msgspec
 
 from admission.settings import Choices, Guard
-from gpu.dialects import settingsfile
-from gpu.refusal import Mistake, Refusal, shown
+from gpu.dialects import settings_file
+from gpu.translation import Mistake, Refusal, shown
 from wire import names
 from wire.core import Namespace
 
@@ -59,7 +59,7 @@ class NamespaceChoices:
             choices = msgspec.structs.replace(choices, guard=guard)
         written = (namespace.metadata.annotations or {}).get(names.DIALECTS)
         if written is not None:
-            dialects = settingsfile.of_namespace(written, choices.dialects)
+            dialects = settings_file.of_namespace(written, choices.dialects)
             if isinstance(dialects, Refusal):
                 return _of_dialects(namespace.metadata.name, dialects)
             choices = msgspec.structs.replace(choices, dialects=dialects)

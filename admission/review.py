@@ -14,19 +14,18 @@ from typing import Any, Final
 
 import msgspec
 
-from admission import bounds, validate
 from admission import guard as device_guard
-from admission.adopt import adopted, may_be_adopted, names_gpus, ours
-from admission.containers import Raw
-from admission.envelope import MalformedReview, Request, Review, parsed, response
-from admission.jsonpatch import diff
+from admission import raw_pod, validate
+from admission.adoption import adopted, may_be_adopted, names_gpus, ours
+from admission.envelope import MalformedReview, Request, Review, diff, parsed, response
 from admission.mutate import Mutated, mutated
+from admission.raw_pod import Raw
 from admission.settings import Choices, Guard, Settings
 from admission.tracing import Review as Reviewed
 from admission.tracing import Traces, Untraced
-from gpu import telling
-from gpu.misspelt import ignored_keys
-from gpu.refusal import Refusal, told
+from gpu import messages
+from gpu.manifests import ignored_keys
+from gpu.translation import Refusal, told
 from kube.telemetry.logevents import LogEvent, about
 from wire.core import Pod
 
@@ -118,7 +117,7 @@ class PodAdmission:
             return _allowed(request)
         choices = self._choices_of(request.namespace)
         known = self.settings.choices if isinstance(choices, Refusal) else choices
-        if bounds.excess(pod, self.settings.bounds) is not None:
+        if raw_pod.excess(pod, self.settings.bounds) is not None:
             # Refused by the webhook that comes next, if it is ours then.
             is_ours = names_gpus(pod, known.dialects)
             return _patched(request, pod, ours(pod, self.settings.scheduler_name) if is_ours else pod)
@@ -170,11 +169,11 @@ class PodAdmission:
 
     def _excess(self, request: Request, pod: Raw) -> Refusal | None:
         """Why a pod is too large to be read. One that came before there was a bound may be changed, but not grow."""
-        excess = bounds.excess(pod, self.settings.bounds)
+        excess = raw_pod.excess(pod, self.settings.bounds)
         if excess is None or _is_new(request):
             return excess
         before = _shaped(request.old_object, "oldObject")
-        return excess if bounds.has_grown(before, pod) else None
+        return excess if raw_pod.has_grown(before, pod) else None
 
     def _is_ours(self, pod: Raw) -> bool:
         return bool(pod["spec"].get("schedulerName") == self.settings.scheduler_name)
@@ -236,8 +235,8 @@ def _patched(request: Request, before: Raw, after: Raw, *, warnings: Sequence[st
 
 def _warnings(pod: Raw, made: Mutated) -> list[str]:
     """Warnings that kubectl shows to the pod's creator: texts whose meaning differs from what they suggest."""
-    texts = [telling.note_text(note) for note in made.notes]
-    texts += [telling.lost_text(made.lost_on)] if made.lost_on else []
+    texts = [messages.note_text(note) for note in made.notes]
+    texts += [messages.lost_text(made.lost_on)] if made.lost_on else []
     ignored = islice(ignored_keys(msgspec.convert(pod, Pod)), _MOST_IGNORED)
     texts += [f"{each.key} {each.text}" for each in ignored]
     return [text if len(text) <= _LONGEST_WARNING else f"{text[: _LONGEST_WARNING - 3]}..." for text in texts]

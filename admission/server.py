@@ -2,28 +2,79 @@
 
 The API server speaks HTTP/1.1 to webhooks on purpose and keeps connections alive. aiohttp.web serves it in the same
 process and task group as everything else.
+
+What of the webhooks is counted, as values; the metrics library is used by runtime/metrics, not here.
 """
 
 from __future__ import annotations
 
+import enum
 import logging
 import re
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, Protocol
 
 import anyio
 import anyio.lowlevel
 import msgspec
 from aiohttp import web
 from anyio.abc import TaskStatus
+from typing_extensions import override
 
-from admission.accepting import Entrance, Limits, listen
 from admission.certificates.tls import Shown
+from admission.connections import Entrance, Limits, listen
 from admission.envelope import MalformedReview, Review
 from admission.objects.review import ObjectAdmission
-from admission.observing import Answered, Observer, Unobserved, answered_by
 from admission.review import PodAdmission
 from kube.telemetry.loglevel import LogLevel
+from kube.watch.reflector import Reflector
+
+
+class Answered(enum.Enum):
+    """How a review was answered. The value is its stable name for machines."""
+
+    #: Allowed as it came.
+    ALLOWED = "allowed"
+    #: Allowed with a patch.
+    PATCHED = "patched"
+    REFUSED = "refused"
+    #: It could not be read: 400, so the API server does what the webhook's failurePolicy says.
+    MALFORMED = "malformed"
+    #: It is larger than an object can be, or our own code failed: 413 or 500.
+    FAILED = "failed"
+
+
+class Observer(Protocol):
+    """Is called with what happens. It must not raise, and returns within microseconds."""
+
+    def watches(self, reflectors: Sequence[Reflector[Any]]) -> None:
+        """By what the process keeps in step; told once."""
+        ...
+
+    def reviewed(self, webhook: str, answered: Answered, took_s: float) -> None:
+        """A review was answered by ``webhook``, so long after it had begun to come."""
+        ...
+
+
+class Unobserved(Observer):
+    """Nobody counts."""
+
+    @override
+    def watches(self, reflectors: Sequence[Reflector[Any]]) -> None:
+        """Nothing."""
+
+    @override
+    def reviewed(self, webhook: str, answered: Answered, took_s: float) -> None:
+        """Nothing."""
+
+
+def answered_by(review: dict[str, Any]) -> Answered:
+    """How this review's answer answers."""
+    response = review["response"]
+    if not response["allowed"]:
+        return Answered.REFUSED
+    return Answered.PATCHED if "patch" in response else Answered.ALLOWED
+
 
 log = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ import enum
 
 import msgspec
 
-from admission.adopt import ORIGINS
-from admission.bounds import Bounds
+from admission.adoption import ORIGINS
+from admission.raw_pod import Bounds
 from gpu.dialects.settings import DialectSettings
 from wire import names
 

@@ -13,14 +13,15 @@ from typing import Any, Final, Protocol
 import msgspec
 from typing_extensions import override
 
-from admission.containers import Raw
-from gpu import room
+from admission.raw_pod import Raw
+from gpu import bound_pod
 from kube.telemetry.tracing import Tracer
 from wire import names, traceparent
 from wire.traceparent import PodTrace, TraceContext
 
-#: A pod with more annotations than this (bytes) is not written on: there has to be room for its Binding (gpu/room.py).
-_ROOMY: Final = room.LARGEST // 2
+#: A pod with more annotations than this (bytes) is not written on: there has to be room for its Binding
+#: (gpu/bound_pod.py).
+_ROOMY: Final = bound_pod.LARGEST // 2
 
 
 class Review(msgspec.Struct, frozen=True):
@@ -92,7 +93,7 @@ class Traced(Traces):
     def marked(self, review: Review, pod: Raw) -> Raw:
         """Return the pod with its trace: what it brought along, if that is one."""
         annotations = pod["metadata"].get("annotations") or {}
-        if _brought(annotations) is not None or room.used(annotations) > _ROOMY:
+        if _brought(annotations) is not None or bound_pod.bytes_used(annotations) > _ROOMY:
             return pod
         text = traceparent.render(self._begun(review))
         return {**pod, "metadata": {**pod["metadata"], "annotations": {**annotations, names.TRACEPARENT: text}}}

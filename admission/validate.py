@@ -2,7 +2,7 @@
 
 Only what changed is judged. A pod that was let in once may always be ungated, relabelled and freed of its finalizers,
 also when the rules have become stricter since. KAI's older annotations are read as they stand until the pod is placed;
-the words of all other dialects are read once, when the pod comes (gpu/asked.py).
+the words of all other dialects are read once, when the pod comes (gpu/translate/asked.py).
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ import msgspec
 
 from admission import guard as device_guard
 from admission import handover, protected
-from admission.containers import Raw, walk
 from admission.mutate import shared_containers
+from admission.raw_pod import Raw, walk
 from admission.settings import Choices, Guard
-from gpu import enforcement, room
-from gpu.asked import asked
-from gpu.dialects import combine, vocabulary
-from gpu.refusal import Mistake, Refusal, shown, told
-from gpu.translation import Translation
+from gpu import bound_pod, limits
+from gpu.translate import combine, registry
+from gpu.translate.asked import asked
+from gpu.translation import Mistake, Refusal, Translation, shown, told
 from wire import names
 from wire.core import Pod
 
@@ -41,9 +40,9 @@ def refusal_of_new(
         return told(translation)
     if translation.request.containers and not may_be_critical and (critical := _critical(pod)) is not None:
         return told(critical)
-    if (no_room := room.cramped(pod["metadata"].get("annotations"), translation)) is not None:
+    if (no_room := bound_pod.cramped(pod["metadata"].get("annotations"), translation)) is not None:
         return told(no_room)
-    if isinstance(insists := enforcement.requirement(_annotations(pod)), Refusal):
+    if isinstance(insists := limits.requirement(_annotations(pod)), Refusal):
         return told(insists)
     if choices.guard is Guard.OFF:
         return None
@@ -79,10 +78,10 @@ def refusal_of_update(before: Raw, after: Raw, *, sharing: bool = True) -> str |
     if _is_placed(before):
         said = f"annotations {', '.join(changed)} can't be changed any more: the pod has its GPUs on a node already"
         return said if changed else None
-    insists = enforcement.requirement(new)
+    insists = limits.requirement(new)
     if isinstance(insists, Refusal) and old.get(insists.field) != new.get(insists.field):
         return told(insists)
-    grows = room.used(new) > room.used(old)
+    grows = bound_pod.bytes_used(new) > bound_pod.bytes_used(old)
     refusal = _unreadable(before, after, changed=changed, grows=grows, sharing=sharing)
     return told(refusal) if refusal is not None else None
 
@@ -94,7 +93,7 @@ def _unreadable(before: Raw, after: Raw, *, changed: list[str], grows: bool, sha
         return translation if changed else None
     if changed and (late := _shared_too_late(before, after, translation, changed[0])) is not None:
         return late
-    return room.cramped(_annotations(after), translation) if changed or grows else None
+    return bound_pod.cramped(_annotations(after), translation) if changed or grows else None
 
 
 def _shared_too_late(before: Raw, after: Raw, translation: Translation, key: str) -> Refusal | None:
@@ -120,7 +119,7 @@ def _said_too_late(before: Raw, after: Raw) -> Refusal | None:
     """A change of words that were read when the pod came, or that would have had to be there then."""
     has_record = names.GPU_RECORD in _annotations(before)
     for is_label, key, old, new in _changes(before, after):
-        if not vocabulary.is_word(key, is_label=is_label) or (not has_record and key in protected.ASKS):
+        if not registry.is_word(key, is_label=is_label) or (not has_record and key in protected.ASKS):
             continue
         if has_record or _is_spoken(after) > _is_spoken(before):
             what = "label" if is_label else "annotation"
@@ -146,7 +145,7 @@ def _changes(before: Raw, after: Raw) -> Iterator[tuple[bool, str, str | None, s
 
 
 def _is_spoken(pod: Raw) -> bool:
-    return vocabulary.is_spoken(msgspec.convert(pod, Pod))
+    return registry.is_spoken(msgspec.convert(pod, Pod))
 
 
 def _annotations(pod: Raw) -> dict[str, str]:

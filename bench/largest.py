@@ -1,7 +1,7 @@
 """What the largest pods cost the webhooks: ``python -m bench.largest`` prints one JSON object. Nothing here is a test.
 
 A pod of each dialect is filled up to 64 KiB, 256 KiB and 1 MiB with each thing of which a pod may have many: as many as
-admission reads (admission/bounds.py), the rest a long text; and once with more, which is refused. A review is the CPU
+admission reads (admission/raw_pod.py), the rest a long text; and once with more, which is refused. A review is the CPU
 time from its bytes to the bytes of its answer: decoded, judged, encoded; of adopting, mutating, validating and a change
 the dearest. The least of two rounds, in milliseconds: what others do on the machine adds only. ``growth`` is the time
 at 1 MiB in parts of that at 256 KiB, for four times the bytes.
@@ -19,8 +19,8 @@ from typing import Any, Final
 
 import msgspec
 
-from admission import bounds
-from admission.bounds import Bounds
+from admission import raw_pod
+from admission.raw_pod import Bounds
 from admission.review import PodAdmission
 from admission.settings import Choices, Settings
 from bench.objects import FORMS, USUAL, Form, Manifest
@@ -187,7 +187,7 @@ def within(form: Form, fill: Fill, size: int) -> Manifest:
 
 
 def _is_read(pod: Manifest, size: int) -> bool:
-    return bounds.excess(pod, Bounds()) is None and len(msgspec.json.encode(pod)) <= size
+    return raw_pod.excess(pod, Bounds()) is None and len(msgspec.json.encode(pod)) <= size
 
 
 def _filled(form: Form, fill: Fill, count: int) -> Manifest:
@@ -206,7 +206,7 @@ def reviews_ms(form: Form, pod: Manifest, *, rounds: int = _ROUNDS) -> list[floa
         _least_ms(admission.mutating, _body(pod), rounds),
         _least_ms(admission.validating, _body(pod), rounds),
     ]
-    if bounds.excess(pod, Bounds()) is None:
+    if raw_pod.excess(pod, Bounds()) is None:
         found.append(_least_ms(admission.validating, _body(changed, old=pod), rounds))
     return found
 

@@ -13,7 +13,7 @@ import msgspec
 from aiohttp import web
 
 from admission.certificates import tls
-from admission.certs import serving_certificate
+from admission.certificates.pair import serving_certificate
 from admission.manifests import UrlEndpoint, webhook_manifests
 from admission.server import MUTATE_PATH, VALIDATE_PATH
 from bench import stage

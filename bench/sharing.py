@@ -21,7 +21,7 @@ from bench.contenders import ALONE
 from bench.objects import Manifest
 from bench.stage import Stage
 from bench.standin import StandIn
-from gpu.refusal import Refusal
+from gpu.translation import Refusal
 from kube.client.errors import Unreachable
 from kube.client.transport import OBJECT_BYTES, Response, Transport
 from tools.cluster.deployment import COMPONENTS, Deployment, Options

@@ -18,7 +18,7 @@ import msgspec
 
 from bench.objects import FORMS, Form
 from gpu import record
-from gpu.dialects import combine
+from gpu.translate import combine
 from gpu.translation import Translation
 from wire.core import Pod
 

@@ -20,25 +20,21 @@ from typing_extensions import override
 from binder.bind.actions import Carrier
 from binder.bind.join_batches import Desk
 from binder.bind.unit import Unit
-from binder.collect.collecting import Collector
+from binder.collect.book_repair import Restoring
+from binder.collect.collector import Collector, Retiring, Searching
 from binder.collect.dead_entries import Clearing
-from binder.collect.lost_reservations import Restoring
-from binder.collect.retiring import Retiring
-from binder.collect.wanted_devices import Searching
-from binder.heal.evict_tenants import Moving
 from binder.heal.guard_reservations import Guarding
-from binder.heal.healing import Healing
-from binder.report.standing import Standing
+from binder.heal.lost_devices import Healing, Moving
+from binder.report.status import Standing
 from binder.settings import BinderSettings
-from binder.telemetry.observing import Observer, Unobserved
-from binder.telemetry.tracing import Traced, Untraced
+from binder.telemetry.tracing import Observer, Traced, Unobserved, Untraced
 from binder.watch.sinks import NodeSink, PodSink, RequestSink
 from binder.watch.view import View
 from kube.client.api import Api
 from kube.client.backoff import Backoff, BackoffRange
 from kube.client.clock import Clock
 from kube.client.resources import BIND_REQUESTS, NODES, PODS
-from kube.clusterpolicies import CdiNames
+from kube.cluster_policies import CdiNames
 from kube.events import EventRecorder
 from kube.lead.replica import Follower
 from kube.telemetry.tracing import Tracer

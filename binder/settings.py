@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from binder.core.reservation_pod import ReservationTemplate
-from gpu.cdi import Cdi
-from gpu.memorycaps import MemoryCaps
+from gpu.container_devices import Cdi
+from gpu.limits import MemoryCaps
 
 
 class BinderSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,10 +15,10 @@ from cli.manifests import obstacles as beside
 from cli.manifests import suspicions as objectfindings
 from cli.manifests.obstacles import Beside, excess, obstacles
 from cli.manifests.suspicions import Level, Said, suspicions
-from gpu import telling
+from gpu import messages
 from gpu.dialects.settings import DialectSettings
-from gpu.podtemplates import MALFORMED
-from gpu.refusal import Refusal, told
+from gpu.manifests import MALFORMED
+from gpu.translation import Refusal, told
 from runtime import manifests
 from runtime.manifests import FoundPod, understood
 from runtime.output import Progress, write
@@ -84,7 +84,7 @@ def _findings(found: FoundPod, settings: DialectSettings, around: Beside) -> Ite
         yield _finding(found, suspicion.level, code=suspicion.code, field=suspicion.field, text=text)
     for note in made.notes:
         if note.field not in fields:
-            yield _finding(found, "note", code=note.code.value, field=note.field, text=telling.note_text(note))
+            yield _finding(found, "note", code=note.code.value, field=note.field, text=messages.note_text(note))
 
 
 def _finding(found: FoundPod, level: Level, *, code: str, text: str, field: str = "") -> Finding:

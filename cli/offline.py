@@ -13,7 +13,7 @@ from runtime.options import dialects, manifests
 _Commands = Any  # argparse keeps the type of sub-commands private
 
 NAMES: Final = frozenset({"translate", "lint"})
-#: Kept here too, since what knows them costs time to import (gpu/dialects/saying.py).
+#: Kept here too, since what knows them costs time to import (gpu/translate/say.py).
 TARGETS: Final = (
     "native", "aliyun", "clearml", "hami", "kai", "koordinator", "metagpu", "nvfractions", "plugin", "volcano",
 )  # fmt: skip

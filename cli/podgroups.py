@@ -9,6 +9,9 @@ from typing import Any, Final
 import msgspec
 import yaml
 
+from podgrouper.core import answers
+from podgrouper.core.answers import Refusal
+from podgrouper.core.files import Gangs, said_of
 from runtime import manifests
 from runtime.output import Progress, write
 from runtime.text import line
@@ -19,9 +22,6 @@ from simulator.expanding import Expander
 from simulator.podmaking import Malformed
 from wire import names
 from wire.crds.podgroup import PodGroup
-from workloads.core import telling
-from workloads.core.foreign.manifests import Gangs, said_of
-from workloads.core.values import Refusal
 
 _DEFAULT_NAMESPACE: Final = "default"
 
@@ -116,7 +116,7 @@ def _foreign(read: manifests.Found) -> list[Answer]:
         answer = gangs.answer(pod.raw, pod.namespace, owner=pod.owner or None)
         about = Answer(kind=pod.kind, namespace=pod.namespace, name=pod.name)
         if isinstance(answer, Refusal):
-            found[pod.place,] = msgspec.structs.replace(about, refused=telling.told(answer))
+            found[pod.place,] = msgspec.structs.replace(about, refused=answers.told(answer))
         elif answer is not None:
             name = answer.pod_group.metadata.name
             group = _by_hand(answer.pod_group)

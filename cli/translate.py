@@ -8,12 +8,11 @@ from typing import Final
 
 import msgspec
 
-from gpu import record, telling
-from gpu.dialects.plugin import containers
+from gpu import messages, record
+from gpu.device_plugin import containers
 from gpu.dialects.settings import DialectSettings
-from gpu.podtemplates import MALFORMED
-from gpu.refusal import Refusal, told
-from gpu.translation import Translation
+from gpu.manifests import MALFORMED
+from gpu.translation import Refusal, Translation, told
 from runtime import manifests
 from runtime.manifests import FoundPod, understood
 from runtime.output import Progress, write
@@ -96,10 +95,10 @@ def _in_words(found: FoundPod, made: Translation | Refusal | str, to: str) -> In
     """Say a pod that was understood in another system's words; None where nobody asks for that."""
     if to == NATIVE or not isinstance(made, Translation) or found.pod is None:
         return None
-    from gpu.dialects import saying  # noqa: PLC0415 - for those who ask for it
+    from gpu.translate import say  # noqa: PLC0415 - for those who ask for it
 
-    answer = saying.say(made, found.pod.spec, to)
-    if not isinstance(answer, saying.Said):
+    answer = say.say(made, found.pod.spec, to)
+    if not isinstance(answer, say.Said):
         return InWords(dialect=to, unsaid=f"{answer.field} {answer.value}".strip())
     by_key = {ref.key: container.name for ref, container in containers(found.pod.spec)}
     return InWords(
@@ -133,7 +132,7 @@ def _answer(found: FoundPod, made: Translation | Refusal | str) -> Answer:
         answer,
         dialect=made.dialect,
         record=msgspec.Raw(record.render(made).encode()),
-        notes=tuple(telling.note_text(note) for note in made.notes),
+        notes=tuple(messages.note_text(note) for note in made.notes),
         changes=tuple(_changes(made)),
     )
 
@@ -175,17 +174,17 @@ def _facts(made: Translation | Refusal | str) -> Iterator[tuple[str, str]]:
 
 def _understood(made: Translation) -> Iterator[tuple[str, str]]:
     yield "dialect", made.dialect
-    first, *others = telling.way_lines(made)
+    first, *others = messages.way_lines(made)
     for text in first:
         yield "asks", text
     for lines in others:
         yield "or", "; ".join(lines)
-    for text in telling.wish_lines(made):
+    for text in messages.wish_lines(made):
         yield "wish", text
     for note in made.notes:
-        yield "note", telling.note_text(note)
+        yield "note", messages.note_text(note)
     for edit in made.edits:
-        yield "change", telling.edit_text(edit)
+        yield "change", messages.edit_text(edit)
     for variable in made.env:
         yield "change", f"{variable.container.name}: {variable.name} is set to {variable.value}"
 

@@ -36,7 +36,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True, o
     mode: str = ""
     #: How much of the device's compute it asks, 0 for none: all that is asked is 100 at most.
     compute_percent: int = 0
-    #: How much of the device's memory it may use, where that is to be enforced (gpu/memorycaps.py): in MiB, or as a
+    #: How much of the device's memory it may use, where that is to be enforced (gpu/limits.py): in MiB, or as a
     #: part of the device. Both 0: no cap. Versions without these fields can't read a book that has them.
     cap_mib: int = 0
     cap_nano: int = 0

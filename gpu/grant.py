@@ -1,4 +1,13 @@
-"""What a bound pod was given: the exact record that its Binding writes, and its reading back.
+"""What a bound pod holds: the exact record of its Binding, what it counts for in its queue, and until when.
+
+What a bound pod counts for in its queue, as it was when the pod was placed (docs/design/queues.md).
+
+The Binding writes it in one annotation (``moorage.dev/charged``), which an admission policy guards from then on. Labels
+of the pod and its PodGroup are a tenant's to change: they change what is placed later, and nothing that runs.
+
+Whether a pod holds nothing any more, by its status: judged alike wherever its share is counted.
+
+What a bound pod was given: the exact record that its Binding writes, and its reading back.
 
 One annotation holds it all (``moorage.dev/grant``), written in the one Binding together with node, group labels and
 the values that the container's env reads. So no part of it can be there without the rest (invariants.md, R2). It is
@@ -8,14 +17,91 @@ guarded by an admission policy after placement, and the ledger, the collector an
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from sys import intern
+from typing import Final
 
 import msgspec
 
-from gpu import cdi as cdi_names
+from gpu import container_devices as cdi_names
+from gpu.node_resources import is_device_resource
 from gpu.request import ContainerRef, GpuRequest, MemoryAsk, MigAsk, SharedAsk
 from gpu.share import NANO_PER_DEVICE, PERCENT_PER_DEVICE, portion_text
-from gpu.slices import is_device_resource
 from wire import names
+from wire.core import ContainerStatus, PodStatus
+
+#: Texts and values that are kept: pods of one queue have the same.
+_KEPT: Final = 1024
+#: The longest text that one of ours can have: a queue and a node pool, each with the longest name of an object.
+_LONGEST: Final = 1024
+
+
+class Charged(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """The queue, whether the pod may be preempted, and the node pool whose queue it is, "" for the one without a name.
+
+    ``pool`` None: the cluster was not divided, so labels say of which one the pod is if it is divided later. The
+    priority is not repeated: the API server lets nobody change that of a pod.
+    """
+
+    queue: str
+    is_preemptible: bool = msgspec.field(name="preemptible")
+    pool: str | None = None
+
+
+_charge_decoder: Final = msgspec.json.Decoder(Charged)
+
+
+@lru_cache(maxsize=_KEPT)
+def charged(queue: str, pool: str | None, *, is_preemptible: bool) -> Charged:
+    """Return the one value of these fields."""
+    return Charged(intern(queue), is_preemptible, pool)
+
+
+def render_charged(what: Charged | None) -> dict[str, str]:
+    """Return the annotation of a pod that was placed for this."""
+    return {} if what is None else {names.CHARGED: msgspec.json.encode(what).decode()}
+
+
+def read_charged(annotations: Mapping[str, str] | None) -> Charged | None:
+    """Read what a bound pod was placed for; None without it, or if it can't be read: then the pod's labels count."""
+    text = annotations.get(names.CHARGED) if annotations else None
+    return _parsed(text) if text and len(text) <= _LONGEST else None
+
+
+@lru_cache(maxsize=_KEPT)
+def _parsed(text: str) -> Charged | None:
+    try:
+        found = _charge_decoder.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+    return charged(found.queue, found.pool, is_preemptible=found.is_preemptible) if found.queue else None
+
+
+_TERMINAL: Final = frozenset({names.SUCCEEDED, names.FAILED})
+#: Pod garbage collection marks pods of machines that are gone so, before it deletes them by force (KEP-3329).
+_COLLECTED: Final = ("DisruptionTarget", "True", "DeletionByPodGC")
+
+
+def has_ended(status: PodStatus) -> bool:
+    """Whether none of its containers runs or will run again (protocol.md, step 5: *ended*).
+
+    Only a terminal phase says so, unless a container status contradicts it (one is marked Failed while it still ends).
+    That all containers have terminated does not, be the pod deleted or not: kubelet goes on saying so of a container
+    that it is just restarting, and a pod that is deleted in that moment runs for its whole grace period.
+    Nor does Failed as pod garbage collection writes it: nobody asked the kubelet, and the machine may come back.
+    """
+    if status.phase not in _TERMINAL or _is_collected(status):
+        return False
+    statuses = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
+    return not any(_is_running(each) for each in statuses)
+
+
+def _is_collected(status: PodStatus) -> bool:
+    return any((each.type, each.status, each.reason) == _COLLECTED for each in status.conditions or ())
+
+
+def _is_running(status: ContainerStatus) -> bool:
+    return status.state is not None and status.state.running is not None
 
 
 class DeviceGrant(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):

@@ -3,20 +3,36 @@
 Every dialect translates into this form (gpu/dialects/), and everything downstream reads only this form. It is a tuple
 of container requests, each a tuple of asks, one ask a device: so several containers, unequal shares on several
 devices, caps and compute modes are new values here and not a new shape.
+
+How much of a resource a pod needs at once, as kubelet and kube-scheduler count it (KEP-753).
 """
 
 from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
 
-from gpu.effective import effective
 from gpu.share import NANO_PER_DEVICE, nano_from_memory
+
+
+def effective(regular: Iterable[int], init: Iterable[tuple[int, bool]]) -> int:
+    """Return the most that is in use at one time.
+
+    ``regular`` containers run together. ``init`` containers run one after the other, in their order, before them; each
+    is given as (amount, whether it is a sidecar), and a sidecar goes on running beside all that starts after it.
+    """
+    sidecars = peak = 0
+    for amount, is_sidecar in init:
+        peak = max(peak, sidecars + amount)
+        if is_sidecar:
+            sidecars += amount
+    return max(peak, sidecars + sum(regular))
+
 
 #: The highest index that a device of a node can have: a bound against numbers that nobody means.
 MOST_INDEX: Final = 255
@@ -114,7 +130,7 @@ class GpuRequest(msgspec.Struct, frozen=True, gc=False):
     def shared(self) -> tuple[SharedAsk, ...]:
         """What is asked of each device that is needed in part, in container and device order.
 
-        Asks with one seat are one ask here, for as much as is in use at one time (gpu/effective.py).
+        Asks with one seat are one ask here, for as much as is in use at one time (gpu/request.py).
         """
         asks = tuple(ask for c in self.containers for ask in c.asks if isinstance(ask, (FractionAsk, MemoryAsk)))
         if not any(ask.seat for ask in asks):
@@ -150,7 +166,7 @@ class GpuRequest(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def whole(self) -> int:
-        """Number of whole devices that the pod needs at one time (gpu/effective.py)."""
+        """Number of whole devices that the pod needs at one time (gpu/request.py)."""
         return effective(
             (c.whole for c in self.containers if c.container.kind is ContainerKind.REGULAR),
             ((c.whole, c.is_sidecar) for c in self.containers if c.container.kind is ContainerKind.INIT),

@@ -13,8 +13,8 @@ import msgspec
 
 from gpu import book as device_book
 from gpu.book import Book
+from gpu.node_resources import is_device_resource
 from gpu.request import MOST_INDEX
-from gpu.slices import is_device_resource
 from wire import names
 from wire.core import ContainerStatus, Pod, ResourceHealth
 
@@ -43,7 +43,7 @@ class Reservation(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     book: Book | None
     deleting: bool
     finalized: bool
-    #: What its pod asks of the vendor's device plugin: one GPU, or one MIG slice (gpu/slices.py).
+    #: What its pod asks of the vendor's device plugin: one GPU, or one MIG slice (gpu/node_resources.py).
     resource: str = names.GPU_RESOURCE
     #: Without the annotation (not: with an unreadable one) it was made by KAI, and its book is still to be written.
     is_adoptable: bool = False

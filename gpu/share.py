@@ -23,7 +23,8 @@ NANO_PER_DEVICE: Final = 1_000_000_000
 PERCENT_PER_DEVICE: Final = 100
 #: Up to this card, 512 GiB, what memory is charged is rounded down.
 LARGEST_FLOORED_MIB: Final = 512 * 1024
-#: Tenants of one device: 1,907, more than the annotations of a reservation pod have room for (256 KiB, gpu/room.py).
+#: Tenants of one device: 1,907, more than the annotations of a reservation pod have room for (256 KiB,
+#: gpu/bound_pod.py).
 MOST_TENANTS: Final = NANO_PER_DEVICE // LARGEST_FLOORED_MIB
 
 

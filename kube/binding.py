@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from gpu.fences import fencing
+from gpu.attempts import fencing
 from gpu.grant import BoundMetadata
 from kube.client.api import Api
 from kube.client.clock import Clock

@@ -1,9 +1,21 @@
 """Events about objects, for people: bundled, written as fast as the API server takes them, in nobody's way.
 
 ``record`` only notes; ``run`` writes. While writes are answered in time, more of them are in flight at once; when the
-server is overloaded or away, fewer are, after a pause, and what was not written is tried again (kube/eventpace.py).
+server is overloaded or away, fewer are, after a pause, and what was not written is tried again (kube/events.py).
 The same event said again is not written again: it becomes a count on the first one (a series), written at most once in
 ``bundle_s``.
+
+How many writes of events may be in flight, by how the API server answers: a little more, or half as many.
+
+Additive increase, multiplicative decrease, as TCP does it (RFC 5681): each round of answers in time allows one more;
+an answer that took long, 429, 5xx or a lost connection halves what is allowed. After a failure nothing is written for
+a while, which doubles with every further round of failures.
+
+Events that come in bursts: the first ones are written each, the others become a count on one more.
+
+When a team takes back 4,000 GPUs, or a gang of 512 goes, an event for each pod says the same over and over, and costs
+the API server as much as the evictions do. client-go does likewise with more than ten events about one object that
+differ by their note (EventAggregator, whose words the note begins with).
 """
 
 from __future__ import annotations
@@ -12,6 +24,7 @@ import heapq
 import logging
 import math
 from collections import OrderedDict, deque
+from collections.abc import Hashable
 from typing import Any, Final
 
 import anyio
@@ -20,12 +33,58 @@ from anyio.abc import TaskGroup
 
 from kube.client import errors
 from kube.client.api import Api
+from kube.client.backoff import doubled_s
 from kube.client.clock import Clock
 from kube.client.resources import EVENTS, Resource
-from kube.eventpace import EventPace
 from wire.core import ObjectMeta, ObjectReference
 from wire.events import MOST_NOTE_BYTES, NORMAL, Event, EventSeries
 from wire.rfc3339 import rfc3339_micro
+
+_FIRST_IN_FLIGHT: Final = 4
+#: An answer that took longer says that the server, or this process, has too much to do.
+SLOW_S: Final = 1.0
+_FIRST_PAUSE_S: Final = 0.25
+_LONGEST_PAUSE_S: Final = 10.0
+
+
+class EventPace:
+    """Times are those of the event loop. ``most`` bounds the writes in flight."""
+
+    def __init__(self, most: int) -> None:
+        self.resume_at = -math.inf
+        self._most = most
+        self._allowed = float(min(_FIRST_IN_FLIGHT, most))
+        self._failed_rounds = 0
+        self._halved_at = -math.inf
+
+    @property
+    def in_flight(self) -> int:
+        """How many writes may be in flight."""
+        return int(self._allowed)
+
+    def answered(self, began_at: float, now: float) -> None:
+        """Take that a write was answered."""
+        self._failed_rounds = 0
+        if now - began_at > SLOW_S:
+            self._allow_half(began_at, now)
+        else:
+            self._allowed = min(self._most, self._allowed + 1 / self._allowed)
+
+    def failed(self, began_at: float, now: float, *, retry_after_s: float | None) -> float:
+        """Take that a write failed in passing; return the seconds until writing goes on."""
+        if self._allow_half(began_at, now):
+            pause_s = doubled_s(_FIRST_PAUSE_S, self._failed_rounds, longest_s=_LONGEST_PAUSE_S)
+            self._failed_rounds += 1
+            self.resume_at = now + max(pause_s, retry_after_s or 0.0)
+        return max(0.0, self.resume_at - now)
+
+    def _allow_half(self, began_at: float, now: float) -> bool:
+        """Allow half as many, once for all writes that were in flight together."""
+        if began_at < self._halved_at:
+            return False
+        self._allowed, self._halved_at = max(1.0, self._allowed / 2), now
+        return True
+
 
 _log: Final = logging.getLogger(__name__)
 
@@ -335,3 +394,52 @@ def cut_utf8(text: str, most_bytes: int) -> str:
     if len(encoded) <= most_bytes:
         return text
     return encoded[: most_bytes - 3].decode("utf-8", "ignore") + "\N{HORIZONTAL ELLIPSIS}"
+
+
+#: A burst is over so long after it began; what comes then begins another one.
+WINDOW_S: Final = 600.0
+#: As client-go has it.
+PREFIX: Final = "(combined from similar events): "
+
+
+class _Burst(msgspec.Struct, gc=False):
+    """What came since ``began_s`` (event loop's time). ``rest``: object and note of the event for all others."""
+
+    began_s: float
+    count: int = 0
+    rest: tuple[ObjectReference, str] | None = None
+
+
+class Bursts:
+    """Records events of one kind. What is alike is said by the caller, with each event."""
+
+    def __init__(self, events: EventRecorder, *, reason: str, action: str) -> None:
+        self._events = events
+        self._reason = reason
+        self._action = action
+        #: The oldest first.
+        self._bursts: dict[Hashable, _Burst] = {}
+
+    def record(
+        self,
+        regarding: ObjectReference,
+        note: str,
+        *,
+        alike: Hashable,
+        most: int,
+        type: str = NORMAL,  # noqa: A002 - as in EventRecorder.record
+    ) -> None:
+        """Note an event, or count it on that of others that are ``alike`` where ``most`` have had their own."""
+        burst = self._burst(alike)
+        burst.count += 1
+        if burst.count > most:
+            if burst.rest is None:
+                burst.rest = regarding, PREFIX + note
+            regarding, note = burst.rest
+        self._events.record(regarding, reason=self._reason, action=self._action, note=note, type=type)
+
+    def _burst(self, alike: Hashable) -> _Burst:
+        now = anyio.current_time()
+        while self._bursts and next(iter(self._bursts.values())).began_s + WINDOW_S <= now:
+            del self._bursts[next(iter(self._bursts))]
+        return self._bursts.setdefault(alike, _Burst(now))

@@ -29,7 +29,7 @@ async def serve(
 
 @asynccontextmanager
 async def running(app: web.Application, *, keep_alive_s: float = KEEP_ALIVE_S) -> AsyncIterator[web.Server]:
-    """What serves connections that somebody else accepts (admission/accepting.py), as long as this is open."""
+    """What serves connections that somebody else accepts (admission/connections.py), as long as this is open."""
     async with _set_up(app, keep_alive_s) as runner:
         if runner.server is None:
             raise ValueError("the runner is not set up")

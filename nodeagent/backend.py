@@ -1,7 +1,7 @@
 """A back end: one way to limit what a tenant uses of its GPUs. Each is one module, listed in nodeagent/backends.py.
 
 It says what a tenant's containers are given, and sees whether that is in place. Which pods name the device with it is
-decided where they are bound, by the words of their node (gpu/agentlimits.py).
+decided where they are bound, by the words of their node (gpu/limits.py).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from typing import Final
 
 import anyio
 
-from gpu.nodeuse import CAPS
+from gpu.node_use import CAPS
 from kube.watch.signal import Signal
 from nodeagent import cdifiles
 from nodeagent.backend import BackEnd, Tenants

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 import anyio
 
-from gpu.nodeuse import CAPS
+from gpu.node_use import CAPS
 from kube.client.clock import Clock, monotonic_ns
 from kube.events import EventRecorder
 from kube.watch.signal import Signal

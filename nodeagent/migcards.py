@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 import pynvml
 
-from gpu.miglayout import MOST_MEMORY_SLICES, Place, Profile
+from gpu.mig import MOST_MEMORY_SLICES, Place, Profile
 from nodeagent.core.mig.card import CardSlices, NotDone, Present, Spot
 from nodeagent.onequestion import OneQuestion
 from reservation.nvml import QuestionFailed, ask, ask_if_supported, ask_unless, is_cut, session

@@ -15,9 +15,8 @@ from kube.client.api import Api
 from kube.client.errors import ApiError, Conflict, Forbidden, NotFound
 from kube.client.resources import PODS
 from kube.telemetry.logevents import LogEvent, about
-from kube.watch.reflector import Reflector, Sink
+from kube.watch.reflector import Reflector, Sink, Tee
 from kube.watch.signal import Signal
-from kube.watch.tee import Tee
 from nodeagent.beat import beat
 from nodeagent.cards import Cards
 from nodeagent.core.asking import Asking

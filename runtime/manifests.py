@@ -8,7 +8,7 @@ text is looked through before anything is made of it.
 
 Pods in manifests as people keep them: pods themselves, and the pod templates of objects that make pods.
 
-gpu/podtemplates.py says where they are in an object. Files, folders and standard input; YAML with any number of
+gpu/manifests.py says where they are in an object. Files, folders and standard input; YAML with any number of
 documents, Lists, JSON.
 """
 
@@ -22,16 +22,16 @@ import yaml
 from yaml.composer import ComposerError
 from yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, DocumentStartEvent, ScalarEvent
 
-from gpu import podtemplates, room
-from gpu.dialects import combine
+from gpu import bound_pod
+from gpu import manifests as podtemplates
 from gpu.dialects.settings import DialectSettings
-from gpu.refusal import Refusal, shown
-from gpu.translation import Translation
+from gpu.translate import combine
+from gpu.translation import Refusal, Translation, shown
 from runtime.options import manifests
 from runtime.output import Progress
 from runtime.text import BadInput, line
 from wire.core import Pod
-from wire.yamlplace import why_not_yaml
+from wire.yaml_text import why_not_yaml
 
 #: Most values that the aliases of one file may repeat, keys counted too: some twenty thousand whole pods.
 MOST_REPEATED: Final = 1_000_000
@@ -246,4 +246,4 @@ def understood(pod: Pod, settings: DialectSettings) -> Translation | Refusal:
     translation = combine.translate(pod, settings)
     if isinstance(translation, Refusal):
         return translation
-    return room.cramped(pod.metadata.annotations, translation) or translation
+    return bound_pod.cramped(pod.metadata.annotations, translation) or translation

@@ -12,14 +12,13 @@ from typing import Final
 import anyio
 
 from kube.client.api import Api
+from kube.client.backoff import until_answered
 from kube.client.clock import Clock
 from kube.client.fence import WriteFence
-from kube.client.patience import until_answered
 from kube.client.retry import Retry
 from kube.events import EventRecorder
 from kube.lead.lease import LeaderElection, LeaseSettings, incarnation
-from kube.lead.replica import Replica, take_part
-from kube.lead.rivals import Rivals
+from kube.lead.replica import Replica, Rivals, take_part
 from kube.serving import serve
 from kube.telemetry.tracing import Tracer
 from runtime import connections

@@ -17,7 +17,7 @@ from typing_extensions import override
 from kube.client.api import Api
 from kube.client.clock import Clock
 from kube.client.resources import BIND_REQUESTS, NODES, POD_GROUPS, PODS
-from kube.clusterpolicies import CdiNames
+from kube.cluster_policies import CdiNames
 from kube.events import EventRecorder
 from kube.lead.replica import Followed, Follower
 from kube.lead.secondary import Kind, Secondary

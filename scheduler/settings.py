@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from gpu.cdi import Cdi
-from gpu.memorycaps import MemoryCaps
+from gpu.container_devices import Cdi
+from gpu.limits import MemoryCaps
 from scheduler.core.model.settings import Settings
 from scheduler.core.queues.use_over_time import UsePeriod
 from wire import names

@@ -11,13 +11,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gpu import charged, order
+from gpu import bind_request, grant
+from gpu.bind_request import Foreign, PlannedDevice
 from gpu.book import Entry, Tenant
-from gpu.charged import Charged
-from gpu.grant import BoundMetadata
-from gpu.handover import PlannedDevice
-from gpu.memorycaps import NO_CAP, Cap
-from gpu.order import Foreign
+from gpu.grant import BoundMetadata, Charged
+from gpu.limits import NO_CAP, Cap
 from gpu.request import FractionAsk, MemoryAsk, SharedAsk
 from sharing.pods import PodView
 from wire import names
@@ -53,7 +51,7 @@ class Attempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     def also_written(self) -> BoundMetadata:
         """The node pool that its pod is labelled with, as KAI's scheduler does (kai-contract 6), and its queue."""
         labels = {names.NODE_POOL_LABEL: self.node_pool} if self.node_pool else {}
-        return BoundMetadata(labels, charged.written(self.charged))
+        return BoundMetadata(labels, grant.render_charged(self.charged))
 
     @property
     def unit(self) -> str:
@@ -106,7 +104,7 @@ def _is_same(ask: SharedAsk, device: PlannedDevice) -> bool:
 
 def read(request: BindRequest) -> Attempt | Foreign:
     """Read a BindRequest; what is not complete and consistent is Foreign and is left alone."""
-    ordered = order.read(request)
+    ordered = bind_request.read(request)
     if isinstance(ordered, Foreign):
         return ordered
     handed = ordered.handover

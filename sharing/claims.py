@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gpu.cause import Cause
+from gpu.attempts import Cause
 from gpu.reservation import Reservation
 from sharing.failure import Failure
 from sharing.outcome import Disputed, Failed, Verified

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from gpu.cause import Cause
-from gpu.enforcement import DRIVER_CAP
-from gpu.handover import PlannedDevice
+from gpu.attempts import Cause
+from gpu.bind_request import PlannedDevice
+from gpu.limits import DRIVER_CAP
 from gpu.pinning import Identity, Pin
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gpu.cause import Cause
+from gpu.attempts import Cause
 from sharing.failure import Failure
 from sharing.pods import PodView
 from sharing.state import Joined, Phase, State

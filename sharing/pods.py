@@ -7,19 +7,17 @@ from typing import Final
 
 import msgspec
 
-from gpu import claimedshare, pinning
+from gpu import bound_pod, pinning
 from gpu import grant as grants
-from gpu.asked import PLAIN, alternative, asked_when_bound, recorded, taken, unrecorded
+from gpu.attempts import fences
 from gpu.dialects import nvfractions
 from gpu.dialects.settings import DialectSettings
-from gpu.ended import has_ended
-from gpu.fences import fences
-from gpu.grant import Grant
-from gpu.memorycaps import Cap, MemoryCaps, caps
+from gpu.grant import Grant, has_ended
+from gpu.limits import Cap, MemoryCaps, caps
 from gpu.pinning import Pin
-from gpu.refusal import Refusal
 from gpu.request import NO_GPU, GpuRequest
-from gpu.translation import Translation
+from gpu.translate.asked import PLAIN, alternative, asked_when_bound, recorded, taken, unrecorded
+from gpu.translation import Refusal, Translation
 from wire import names
 from wire.core import Pod
 
@@ -143,7 +141,7 @@ def _asked(pod: Pod) -> tuple[GpuRequest | None, Translation | None]:
     What a claim gives is no matter of the sharing protocol.
     """
     annotations = pod.metadata.annotations or {}
-    if claimedshare.read(pod) is not None:
+    if bound_pod.read_claimed(pod) is not None:
         return NO_GPU, None
     if (own := recorded(pod)) is not None:
         return (None, None) if isinstance(own, Refusal) else (own.request, own)

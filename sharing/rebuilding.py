@@ -8,12 +8,12 @@ from typing import Final
 import msgspec
 
 from gpu import book as device_book
-from gpu.asked import mode_of
 from gpu.book import Book, Entry, NotEntered, Tenant
 from gpu.grant import DeviceGrant
-from gpu.memorycaps import NO_CAP, Cap, MemoryCaps
+from gpu.limits import NO_CAP, Cap, MemoryCaps
 from gpu.request import charge_nano
 from gpu.share import NANO_PER_DEVICE
+from gpu.translate.asked import mode_of
 from sharing.pods import PodView
 from wire import names
 

@@ -82,7 +82,7 @@ class World(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     ``reservations`` by group: newest view, None when none is known; ``lost``: groups whose reservation was seen to go.
     ``verified``: (reservation UID, device UUID) of which no other claim was found by quorum reads.
     ``request_gone``: the BindRequest was seen to go. ``late``: the time to learn a device, or to see all members of
-    the gang, is over. ``enforces``: what the node holds pods to (gpu/enforcement.py); None: the node is not known.
+    the gang, is over. ``enforces``: what the node holds pods to (gpu/limits.py); None: the node is not known.
     """
 
     pod: PodView | None = None

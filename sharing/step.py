@@ -17,11 +17,11 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from gpu import bound, pinning
-from gpu.cause import Cause
-from gpu.enforcement import DRIVER_CAP
+from gpu import bound_pod, pinning
+from gpu.attempts import Cause
+from gpu.bind_request import PlannedDevice
 from gpu.grant import DeviceGrant, Grant
-from gpu.handover import PlannedDevice
+from gpu.limits import DRIVER_CAP
 from gpu.pinning import Identity, Pin
 from gpu.request import MemoryAsk, charge_nano
 from gpu.reservation import Reservation
@@ -310,7 +310,7 @@ def _bind(state: State, world: World) -> Next:
     grant = _grant(state, held)
     if pod.config_maps and state.attempt.devices and not state.has_config_maps:
         return Next(state, (WriteConfigMaps(grant, taken.request, pod.config_maps),))
-    return Next(state, (PostBinding(state.rv, grant, taken, bound.given(grant, held)),))
+    return Next(state, (PostBinding(state.rv, grant, taken, bound_pod.given(grant, held)),))
 
 
 def _newest(read: PodView | None, seen: PodView | None) -> PodView | None:

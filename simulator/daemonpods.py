@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gpu import podtemplates
+from gpu import manifests
 from scheduler.core.convert import constraints
 from scheduler.core.convert.nodes import node_record
 from scheduler.core.filters.registry import FILTERS, OK
@@ -35,7 +35,7 @@ _NETWORK: Final = ("network-unavailable", "NoSchedule")
 
 def nodes_for(template: Template, nodes: Sequence[NodeShape]) -> list[str]:
     """Return the names of the nodes that get a pod, in the order of the nodes."""
-    pod, _ = podtemplates.read_pod({**template.raw, "spec": {**template.raw["spec"], **_added(template)}})
+    pod, _ = manifests.read_pod({**template.raw, "spec": {**template.raw["spec"], **_added(template)}})
     if pod is None:
         return []
     judge = FILTERS.judging(constraints.constraints(pod))

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from gpu import podtemplates
-from gpu.refusal import shown
+from gpu import manifests
+from gpu.translation import shown
 from simulator import daemonpods, jobpods
 from simulator.podmaking import (
     MOST_PODS,
@@ -105,7 +105,7 @@ def api_version_of(kind: object) -> str:
 
 def _template(controller: Mapping[str, Any]) -> Template:
     path = "spec.jobTemplate.spec.template" if controller["kind"] == "CronJob" else "spec.template"
-    raw = next((raw for place, raw in podtemplates.templates(controller) if place == path), None)
+    raw = next((raw for place, raw in manifests.templates(controller) if place == path), None)
     return read_template(raw, path)
 
 

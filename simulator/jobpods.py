@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gpu.refusal import shown
+from gpu.translation import shown
 from kube.client.resources import JOBS
 from simulator.podmaking import Made, Malformed, Template, child, count_of, job_spec_of, later_count_of, make, owner_of
 from wire.core import ObjectMeta

@@ -13,7 +13,7 @@ import msgspec
 import yaml
 from typing_extensions import override
 
-from gpu import podtemplates
+from gpu import manifests as podtemplates
 from kube.client.resources import (
     CONFIG_MAPS,
     CSI_NODES,
@@ -33,6 +33,10 @@ from kube.client.resources import (
     TOPOLOGIES,
     Resource,
 )
+from podgrouper.core import answers
+from podgrouper.core.answers import Group
+from podgrouper.core.files import Gangs
+from podgrouper.core.foreign.gangs import OBJECTS as FOREIGN_GROUPS
 from simulator import accounts, kueue, provisioning, versions, wrapping
 from simulator.controllers import argotemplates, table
 from simulator.controllers.table import group_made, marked
@@ -43,11 +47,7 @@ from simulator.secrets import SECRETS
 from simulator.seeding import SERVICE_ACCOUNTS
 from simulator.shape import NodeShape
 from wire import names
-from wire.yamlplace import why_not_yaml
-from workloads.core import telling
-from workloads.core.foreign.manifests import Gangs
-from workloads.core.foreign.words import OBJECTS as FOREIGN_GROUPS
-from workloads.core.values import Group
+from wire.yaml_text import why_not_yaml
 
 #: In the order of creation: what others refer to comes first.
 KINDS: Final[tuple[Resource[Any], ...]] = (
@@ -226,7 +226,7 @@ class Reader:
                 pods.append(msgspec.structs.replace(each, body=marked(each.body, answer)))
                 continue
             if answer is not None:
-                self.passed.note_ungrouped(str(each), telling.told(answer))
+                self.passed.note_ungrouped(str(each), answers.told(answer))
             pods.append(each)
         return in_order([*groups.values(), *self._accounts(pods), *self._bound(pods)])
 

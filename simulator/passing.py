@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from gpu import podtemplates
-from gpu.refusal import shown
+from gpu import manifests
+from gpu.translation import shown
+from podgrouper.core import answers
+from podgrouper.core.answers import Nothing, Why
 from simulator.controllers.table import Workload
 from simulator.podmaking import child
-from workloads.core import telling
-from workloads.core.values import Nothing, Why
 
 #: Most kinds that one line names.
 _MOST_NAMED: Final = 10
@@ -37,7 +37,7 @@ class Passed:
 
     def note(self, obj: Mapping[str, Any]) -> None:
         """Note an object that is neither created nor expanded."""
-        has_pods = next(podtemplates.templates(obj), None) is not None
+        has_pods = next(manifests.templates(obj), None) is not None
         (self._without_controller if has_pods else self._without_pods)[_name(obj)] += 1
 
     def note_older(self, obj: Mapping[str, Any], version: str) -> None:
@@ -62,7 +62,7 @@ class Passed:
         """Note a workload whose pods are made; ``about``: its kind, namespace and name."""
         self._made[_name(obj)] += 1
         self._pods[_name(obj)] += len(workload.members)
-        if workload.why and workload.why != telling.told(Nothing(Why.ALONE)):
+        if workload.why and workload.why != answers.told(Nothing(Why.ALONE)):
             self._not_grouped.append(f"{shown(about)}: {workload.why}")
 
     def note_ungrouped(self, about: str, why: str) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gpu.slices import is_device_resource
+from gpu.node_resources import is_device_resource
 from scheduler.app import Scheduler
 from scheduler.core.cluster import Cluster
 from scheduler.core.nodes.table import CPU, MEMORY, PODS

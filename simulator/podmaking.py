@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from gpu import podtemplates
-from gpu.refusal import shown
+from gpu import manifests
+from gpu.translation import shown
 from kube.client.resources import PODS, Resource
 
 #: As in apimachinery's util/rand: neither vowels nor look-alikes.
@@ -89,9 +89,9 @@ def read_template(raw: object, path: str) -> Template:
     containers = child(child(raw, "spec"), "containers")
     if not isinstance(raw, Mapping) or not isinstance(containers, list):
         raise Malformed(f"{path} has to be a pod template with spec.containers")
-    _, malformed = podtemplates.read_pod(raw)
+    _, malformed = manifests.read_pod(raw)
     if malformed:
-        raise Malformed(f"{path}: {podtemplates.MALFORMED}: {malformed}")
+        raise Malformed(f"{path}: {manifests.MALFORMED}: {malformed}")
     try:
         size = len(msgspec.json.encode(raw))
     except (TypeError, ValueError, RecursionError) as error:

@@ -22,8 +22,7 @@ import msgspec
 from anyio.abc import TaskGroup
 
 from admission.namespaces import NamespaceChoices
-from admission.objects.known_queues import KnownQueues
-from admission.objects.review import ObjectAdmission
+from admission.objects.review import KnownQueues, ObjectAdmission
 from admission.review import PodAdmission
 from admission.settings import Settings as AdmissionSettings
 from binder.settings import BinderSettings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from gpu.refusal import shown
+from gpu.translation import shown
 from simulator.controllers import argo
 from simulator.controllers.parts import named, number, objects
 from simulator.podmaking import MOST_PODS, Malformed, child

@@ -21,6 +21,8 @@ from tools.dashboard import dashboard
 ROOT: Final = Path(__file__).parent.parent
 CHART: Final = ROOT / "helm" / "moorage"
 _COMPONENTS: Final = ("admission", "binder", "cli", "nodeagent", "reservation", "scheduler", "workloads")
+#: The folder of a component whose name is another.
+_FOLDERS: Final = {"workloads": "podgrouper"}
 _MADE: Final = "# Made by `make chart` from {source}: change that.\n"
 
 
@@ -33,7 +35,7 @@ def _files() -> Iterator[tuple[str, str]]:
     for path in sorted((ROOT / "wire" / "crds" / "yaml").glob("*.yaml")):
         yield f"crds/{path.name}", _copied(path)
     for component in _COMPONENTS:
-        yield f"manifests/rbac-{component}.yaml", _copied(ROOT / component / "rbac.yaml")
+        yield f"manifests/rbac-{component}.yaml", _copied(ROOT / _FOLDERS.get(component, component) / "rbac.yaml")
     yield "manifests/rbac-explain.yaml", _copied(ROOT / "ui" / "explain" / "rbac.yaml")
     yield "manifests/rbac-page.yaml", _copied(ROOT / "ui" / "page" / "rbac.yaml")
     yield "manifests/priorityclass-reservation.yaml", _copied(ROOT / "reservation" / "priorityclass.yaml")

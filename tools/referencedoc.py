@@ -14,17 +14,17 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from admission.objects.texts import TEXTS
+from admission.objects.messages import TEXTS
 from nodeagent.core.xids import CATALOGUE, EXCEPTIONS, Cure, Xid, counts, cure_of
+from podgrouper.core.case import Kind, Makes, Name, Top
+from podgrouper.core.kinds import KINDS, OTHER
+from podgrouper.core.rules import alone
 from scheduler.conditions import advice
 from scheduler.conditions.advice import anchor
 from scheduler.conditions.messages import KIND_WORDS
 from scheduler.conditions.suggestion_messages import KEPT_WORDS
 from wire.crds.definition import Definition
 from wire.crds.render import DEFINITIONS
-from workloads.core.case import Kind, Makes, Name, Top
-from workloads.core.kinds import KINDS, OTHER
-from workloads.core.rules import alone
 
 _ROOT: Final = Path(__file__).parent.parent
 _SECTION: Final = re.compile(r"# --- (?P<title>.+?) -+$")
@@ -114,7 +114,7 @@ def events() -> Iterator[str]:
     yield from _table(("kind", "words"), ((_code(kind), words) for kind, words in KIND_WORDS.items()))
     yield "\n## Why a pod was not bound to the node that was chosen\n\n"
     yield "In its annotation `moorage.dev/fenced-because`, as `Cause: detail`:\n\n"
-    yield from _table(("cause", "what it is"), _commented(constants("gpu/cause.py"), ""))
+    yield from _table(("cause", "what it is"), _commented(constants("gpu/attempts.py"), ""))
 
 
 def pending() -> Iterator[str]:

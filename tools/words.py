@@ -72,6 +72,7 @@ SPEAKING: Final = (
     "cli",
     "gpu",
     "kube",
+    "podgrouper",
     "reservation",
     "runtime",
     "scheduler",
@@ -81,7 +82,6 @@ SPEAKING: Final = (
     "ui",
     "verification",
     "wire",
-    "workloads",
 )
 #: Packages of which only the comments are held: their strings are what programs read, or what tests look for.
 COMMENTED: Final = ("bench", "docs", "nodeagent", "tests")

@@ -21,7 +21,7 @@ from kube.client.api import Api
 from kube.client.clock import Clock, SystemClock
 from kube.client.errors import ApiError, NotFound
 from kube.client.resources import LEASES
-from kube.client.serverclock import ServerClock
+from kube.client.server_time import ServerClock
 from kube.client.transport import Transport
 from wire import names
 from wire.coordination import Lease, LeaseSpec

@@ -184,18 +184,18 @@ GPU_RECORD: Final = "moorage.dev/gpu"
 #: On a user pod, written by the Binding: what it was given, exactly (gpu/grant.py).
 GRANT: Final = "moorage.dev/grant"
 #: On a user pod, written by the Binding: the queue that it was placed for, and whether it may be preempted there
-#: (gpu/charged.py).
+#: (gpu/grant.py).
 CHARGED: Final = "moorage.dev/charged"
 #: On a user pod, written with the claim that its status names: the part of a device that the claim gives it
-#: (gpu/claimedshare.py).
+#: (gpu/bound_pod.py).
 CLAIMED_SHARE: Final = "moorage.dev/claimed-share"
 #: Extended resource that admission lets containers with a share request: a pod's status may map it to a ResourceClaim.
 GPU_SHARE_RESOURCE: Final = "moorage.dev/gpu-share"
 #: On a user pod: the attempt that was withdrawn. The write changes the resourceVersion, so a late Binding fails.
 FENCED: Final = "moorage.dev/fenced"
-#: On a user pod, beside that: attempts that were withdrawn before, the last one first (gpu/fences.py).
+#: On a user pod, beside that: attempts that were withdrawn before, the last one first (gpu/attempts.py).
 FENCED_BEFORE: Final = "moorage.dev/fenced-before"
-#: On a user pod, beside that: why, as "Cause: detail" (gpu/cause.py).
+#: On a user pod, beside that: why, as "Cause: detail" (gpu/attempts.py).
 FENCED_BECAUSE: Final = "moorage.dev/fenced-because"
 #: Env of a container reads its devices from this annotation + container key (``c0``, ``i1``).
 VISIBLE_DEVICES_PREFIX: Final = "moorage.dev/visible-devices."
@@ -209,7 +209,7 @@ GROUPED: Final = "moorage.dev/grouped"
 FOREIGN_GANG: Final = "moorage.dev/foreign-gang"
 #: On a PodGroup: pod UID -> node and groups, written before the first member joins or binds.
 PLAN: Final = "moorage.dev/plan"
-#: On a BindRequest: exact charges, the pod's resourceVersion, the gang's plan (gpu/handover.py).
+#: On a BindRequest: exact charges, the pod's resourceVersion, the gang's plan (gpu/bind_request.py).
 HANDOVER: Final = "moorage.dev/handover"
 #: On a ConfigMap of KAI's hand-over: the pod's resourceVersion at which the attempt that wrote it binds.
 POD_VERSION: Final = "moorage.dev/pod-version"
@@ -217,13 +217,14 @@ POD_VERSION: Final = "moorage.dev/pod-version"
 SCALES_FOR: Final = "moorage.dev/scales-for"
 #: On a user pod: its trace, as W3C's traceparent; by a user, what its trace goes on from (wire/traceparent.py).
 TRACEPARENT: Final = "moorage.dev/traceparent"
-#: On a user pod: "true" or "hard" lets it wait for a node that enforces what it wishes (gpu/enforcement.py).
+#: On a user pod: "true" or "hard" lets it wait for a node that enforces what it wishes (gpu/limits.py).
 REQUIRE_ENFORCEMENT: Final = "moorage.dev/require-enforcement"
 #: On a namespace: what happens to NVIDIA_VISIBLE_DEVICES of containers that asked for no GPU.
 VISIBLE_DEVICES_GUARD: Final = "moorage.dev/visible-devices-guard"
-#: On a namespace: settings of dialects that are different in it, as YAML or JSON (gpu/dialects/settingsfile.py).
+#: On a namespace: settings of dialects that are different in it, as YAML or JSON (gpu/dialects/settings_file.py).
 DIALECTS: Final = "moorage.dev/dialects"
-#: Label of a namespace: "true" makes pods that ask for GPUs ours, whichever scheduler they name (admission/adopt.py).
+#: Label of a namespace: "true" makes pods that ask for GPUs ours, whichever scheduler they name
+#: (admission/adoption.py).
 ADOPT: Final = "moorage.dev/adopt"
 #: On a namespace: the queues that its pods and PodGroups may name, joined by commas. Without it they may name any.
 QUEUES: Final = "moorage.dev/queues"
@@ -255,7 +256,7 @@ NODE_MIG_STRATEGY: Final = "nvidia.com/mig.strategy"
 NODE_CARDS: Final = "moorage.dev/gpu-memory-mib"
 #: Node annotation: UUIDs of its GPUs, joined by commas, in the order of their index.
 NODE_UUIDS: Final = "moorage.dev/gpu-uuids"
-#: Node annotation: what its administrator says that it can hold pods to, words joined by commas (gpu/enforcement.py).
+#: Node annotation: what its administrator says that it can hold pods to, words joined by commas (gpu/limits.py).
 NODE_ENFORCES: Final = "moorage.dev/enforces"
 #: Node annotation: what its agent saw that it holds pods to, in the same words.
 NODE_ENFORCES_SEEN: Final = "moorage.dev/enforces-seen"
@@ -303,7 +304,7 @@ ENV_VISIBLE_DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"
 ENV_NUM_OF_GPUS: Final = "RUNAI_NUM_OF_GPUS"
 #: In containers with a share: what they have of their first device.
 ENV_GPU_PORTION: Final = "GPU_PORTION"
-#: Hard cap of a container on each of its devices in MiB, read by NVIDIA's runtime hook (gpu/drivercaps.py).
+#: Hard cap of a container on each of its devices in MiB, read by NVIDIA's runtime hook (gpu/limits.py).
 ENV_MEMORY_LIMIT: Final = "NVIDIA_GPU_MEMORY_LIMIT"
 #: Its soft limit beside that: always 0 where we write it.
 ENV_MEMORY_REQUEST: Final = "NVIDIA_GPU_MEMORY_REQUEST"

@@ -17,12 +17,9 @@ import anyio
 import msgspec
 from typing_extensions import override
 
-from admission.certificates import stored, tls
-from admission.certificates.health import health
-from admission.certificates.pair import Pair, read_pair
-from admission.certificates.steps import Keep, Make, Publish, Serve, Step, decide
-from admission.certificates.view import View
-from admission.certs import YEAR_S, serving_certificate
+from admission.certificates import steps, tls
+from admission.certificates.pair import YEAR_S, Pair, read_pair, serving_certificate
+from admission.certificates.steps import Keep, Make, Publish, Serve, Step, View, decide, health
 from admission.manifests import ADOPTION_CONFIGURATION, PODS_CONFIGURATION, QUEUES_CONFIGURATION
 from kube.client import errors
 from kube.client.api import Api
@@ -99,7 +96,7 @@ def _generation(obj: Secret | WebhookConfiguration | None) -> tuple[str, int] | 
 
 
 class Rotation(tls.Shown):
-    """Shows what the Secret holds. ``clock`` is the API server's (kube/client/serverclock.py)."""
+    """Shows what the Secret holds. ``clock`` is the API server's (kube/client/server_time.py)."""
 
     def __init__(self, api: Api, settings: SelfMade, *, clock: Clock, rng: random.Random) -> None:
         self._api = api
@@ -202,9 +199,9 @@ class Rotation(tls.Shown):
     def _view(self) -> View:
         secret = self._secret.object
         return View(
-            held=None if secret is None else stored.held(secret),
+            held=None if secret is None else steps.held(secret),
             standing=tuple(
-                stored.standing(followed.object, name=name, since_ns=followed.since_ns)
+                steps.standing(followed.object, name=name, since_ns=followed.since_ns)
                 for name, followed in self._configurations.items()
                 if followed.object is not None
             ),
@@ -247,7 +244,7 @@ class Rotation(tls.Shown):
                 await self._keep(step.version, current, None if step.is_first else made)
             case Publish():
                 resource, name = next(each for each in CONFIGURATIONS if _title(*each) == step.name)
-                await self._api.patch(resource, name, stored.bundles_patch(step.version, step.bundles))
+                await self._api.patch(resource, name, steps.bundles_patch(step.version, step.bundles))
             case Serve():
                 self._serve(step.pair)
 
@@ -255,7 +252,7 @@ class Rotation(tls.Shown):
         await self._api.patch(
             SECRETS,
             names.CERTIFICATES_SECRET,
-            stored.pairs_patch(current, following),
+            steps.pairs_patch(current, following),
             namespace=names.SYSTEM_NAMESPACE,
             resource_version=version,
         )

@@ -9,8 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from admission.objects.durations import broken_durations
-from admission.objects.findings import Allowed, Finding, Judgement, Refused, Rule, Word
+from admission.objects.findings import Allowed, Finding, Judgement, Refused, Rule, Word, broken_durations
 from wire.crds.podgroup import PodGroup, PodGroupSpec, SubGroup
 
 #: Subgroups that a review reads: some 50 ms of work.

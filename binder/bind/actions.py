@@ -1,40 +1,53 @@
 """Carries out the actions of the step function, one method each, and brings the answers back as outcomes.
 
 What is safe to repeat is repeated until it is answered; a Binding is posted once per action.
+
+Failures of attempts as text: for people in KAI's words (kai-contract 5.2), for the scheduler as "Cause: detail".
+
+Writing KAI's ConfigMaps: created once with their final content, never changed, never taken from somebody else.
+
+Whether a device that a reservation pod just named is really nobody else's (docs/design/protocol.md, step 2).
+
+One quorum LIST of all pods of the node that the device belongs to. It shows reservation pods and tenants at one
+resourceVersion, as two LISTs in the protocol's order would if nothing happened between them.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import anyio
+import msgspec
 
-from binder.bind.configmaps import write_config_map
 from binder.bind.join_batches import Desk
-from binder.bind.verifying import Verifier
 from binder.core import configmaps
+from binder.core.configmaps import Standing, standing
+from binder.core.reservation_pod import ReservationTemplate
 from binder.settings import BinderSettings
-from binder.telemetry import reasons
 from binder.telemetry.tracing import Traces
 from binder.watch.view import View
-from gpu import beside, bound, pinning
-from gpu.cause import Cause
+from gpu import bound_pod, limits, pinning
+from gpu import reservation as reservations
+from gpu.attempts import Cause
 from gpu.reservation import Reservation
 from kube import binding, books
-from kube.client.api import Api
+from kube.binding import FenceText
+from kube.client.api import Api, field_is, remove
+from kube.client.backoff import doubled_s, until_answered
 from kube.client.clock import Clock
-from kube.client.errors import ApiError, Forbidden
-from kube.client.patience import doubled_s, until_answered
-from kube.client.removal import remove
-from kube.client.resources import BIND_REQUESTS
-from kube.clusterpolicies import CdiNames
+from kube.client.errors import AlreadyExists, ApiError, Forbidden, NotFound
+from kube.client.resources import BIND_REQUESTS, CONFIG_MAPS, PODS
+from kube.cluster_policies import CdiNames
 from kube.events import EventRecorder
 from kube.telemetry.logevents import LogEvent, about
-from sharing import outcome
+from sharing import claims, outcome
+from sharing.attempt import Attempt
 from sharing.failure import Failure
-from sharing.outcome import Outcome
+from sharing.outcome import Disputed, Failed, Outcome, Verified
 from sharing.pods import PodView
 from sharing.pods import view as read_pod
 from sharing.state import (
@@ -52,9 +65,198 @@ from sharing.state import (
     WriteConfigMaps,
 )
 from wire import names
-from wire.core import ObjectReference
+from wire.core import ConfigMap, ObjectReference
 from wire.crds.podgroup import DEFAULT_NODE_POOL
 from wire.events import NORMAL, WARNING
+
+_RESERVING = frozenset({
+    Cause.DEVICE_TAKEN, Cause.NOT_JOINABLE, Cause.RESERVATION_FAILED, Cause.RESERVATION_LOST,
+    Cause.RESERVATION_SILENT, Cause.DEVICE_CLAIMED, Cause.CARD_TOO_SMALL,
+    Cause.OTHER_DEVICE,
+})  # fmt: skip
+
+_WORDS = {
+    Cause.DEVICE_TAKEN: "the device has no room left",
+    Cause.NOT_JOINABLE: "the GPU reservation pod can't be shared",
+    Cause.RESERVATION_FAILED: "the GPU reservation pod was refused by the node",
+    Cause.RESERVATION_LOST: "the GPU reservation pod is gone",
+    Cause.RESERVATION_SILENT: "failed waiting for GPU reservation pod to allocate",
+    Cause.DEVICE_CLAIMED: "the device is claimed twice",
+    Cause.CARD_TOO_SMALL: "the device has less memory than the pod asked",
+    Cause.OTHER_DEVICE: "the device is not one that the pod names; the next one is tried",
+    Cause.NOT_ENFORCED: "the node has no memory caps by the driver any more",
+    Cause.POD_GONE: "the pod is gone",
+    Cause.BOUND_ELSEWHERE: "the pod is bound already",
+    Cause.REQUEST_CHANGED: "the pod's request changed",
+    Cause.WITHDRAWN: "the attempt was withdrawn",
+    Cause.GANG_FAILED: "another pod of the gang could not be bound",
+    Cause.GANG_LATE: "the gang was not handed over whole in time",
+    Cause.REFUSED: "the API server refused",
+}
+
+#: Condition messages are for reading, and an annotation must not grow with what a server says.
+_MAX = 512
+
+
+def forbidden(attempt: Attempt, error: Forbidden) -> str:
+    """Text for an attempt that has failed and can't be withdrawn; the server's words name who may not do what."""
+    pod = f"{attempt.namespace}/{attempt.pod_name}"
+    text = f"Failed to bind pod {pod}, and it can't be tried again before the binder may patch pods/status: {error}"
+    return text[:_MAX]
+
+
+def fence(attempt: Attempt, failure: Failure) -> FenceText:
+    """Text for the write that ends an attempt."""
+    what = _WORDS[failure.cause] + (f": {failure.detail}" if failure.detail else "")
+    pod = f"{attempt.namespace}/{attempt.pod_name}"
+    if failure.cause in _RESERVING:
+        what = f"failed to reserve GPUs for pod <{pod}>: {what}"
+    message = f"Failed to bind pod {pod} to node {attempt.node}: {what}"
+    return FenceText(f"{failure.cause.value}: {failure.detail}"[:_MAX], message[:_MAX])
+
+
+_IN_THE_WAY: Final = {
+    Standing.FOREIGN: (Cause.REFUSED, "belongs to somebody else"),
+    Standing.RIVAL: (Cause.DEVICE_TAKEN, "was written by another attempt of this pod"),
+    Standing.NEWER: (Cause.WITHDRAWN, "was written by a newer attempt of this pod"),
+}
+
+
+#: Before each try. The second one follows at once: what was written for an older version is replaced.
+_PAUSES_S: Final = (0.0, 0.0, 0.1, 0.4, 1.6)
+
+
+class _Open(msgspec.Struct, frozen=True, gc=False):
+    """Neither there as it has to be, nor refused for good. ``why``: what stands against it."""
+
+    why: str
+
+
+async def write_config_map(api: Api, namespace: str, manifest: Mapping[str, Any]) -> Failure | None:
+    """Create a ConfigMap, or find it as it has to be. One of an attempt that can't bind any more is replaced.
+
+    Safe to repeat. Returns the Failure for one that has to stay as it is, that the server refuses for good, or that can
+    be neither created nor read again and again; raises ApiError when no clear answer came.
+    """
+    why = ""
+    for pause_s in _PAUSES_S:
+        await anyio.sleep(pause_s)
+        answer = await _create(api, namespace, manifest)
+        if not isinstance(answer, _Open):
+            return answer
+        why = answer.why
+    return Failure(cause=Cause.REFUSED, detail=f"ConfigMap {manifest['metadata']['name']} {why}")
+
+
+async def _create(api: Api, namespace: str, manifest: Mapping[str, Any]) -> Failure | _Open | None:
+    name = str(manifest["metadata"]["name"])
+    try:
+        await api.create(CONFIG_MAPS, manifest, namespace=namespace)
+    except AlreadyExists:
+        there = await _find(api, namespace, name)
+        if there is None:
+            return _Open("can't be created as one exists, and there is none when it is read")
+        return await _meet(api, there, manifest, namespace=namespace)
+    except ApiError as error:
+        # NotFound: the namespace is gone, and the pod with it.
+        if books.is_final(error) or isinstance(error, NotFound):
+            return Failure(cause=Cause.REFUSED, detail=f"ConfigMap {name}: {error}")
+        raise
+    return None
+
+
+async def _meet(api: Api, there: ConfigMap, manifest: Mapping[str, Any], *, namespace: str) -> Failure | _Open | None:
+    """What to do about one that is there already: one that is older is taken away."""
+    found = standing(there, manifest)
+    if found is Standing.OURS:
+        return None
+    if found is not Standing.OLDER:
+        cause, why = _IN_THE_WAY[found]
+        return Failure(cause=cause, detail=f"ConfigMap {there.metadata.name} {why}")
+    await remove(api, CONFIG_MAPS, there.metadata.name, namespace=namespace, uid=there.metadata.uid)
+    return _Open("was written by an older attempt of this pod, was deleted, and does not go away")
+
+
+async def _find(api: Api, namespace: str, name: str) -> ConfigMap | None:
+    try:
+        return await api.get(CONFIG_MAPS, name, namespace=namespace)
+    except NotFound:
+        return None
+
+
+Answer = Verified | Disputed | Failed
+#: Reservation UID and device UUID.
+Key = tuple[str, str]
+
+
+@dataclass(slots=True, eq=False)
+class _Look:
+    """One look at a node, for all devices that were wanted before it began."""
+
+    wanted: dict[Key, Reservation] = field(default_factory=dict)
+    answers: dict[Key, Answer] = field(default_factory=dict)
+    ended: anyio.Event = field(default_factory=anyio.Event)
+
+
+class Verifier:
+    """Verifies devices: one look at a node at a time, a limited number of nodes side by side.
+
+    What is wanted while a look is under way is answered by the next: the busier a node, the more devices a look
+    answers for.
+    """
+
+    def __init__(self, api: Api, template: ReservationTemplate, *, at_once: int) -> None:
+        self._api = api
+        self._template = template
+        self._limiter = anyio.CapacityLimiter(at_once)
+        #: By node: the look that is under way, and the one that is next.
+        self._running: dict[str, _Look] = {}
+        self._next: dict[str, _Look] = {}
+
+    async def verify(self, held: Reservation) -> Answer:
+        """Look for other claims on the device of ``held``."""
+        key = (held.uid, held.uuid)
+        while True:
+            look = self._next.get(held.node)
+            if look is not None:
+                look.wanted[key] = held
+                await look.ended.wait()
+            else:
+                look = self._next[held.node] = _Look({key: held})
+                await self._lead(held.node, look)
+            if (answer := look.answers.get(key)) is not None:
+                return answer
+
+    async def _lead(self, node: str, look: _Look) -> None:
+        """Have a look when the one before has ended. A caller that waits for one that was given up begins another."""
+        try:
+            while (before := self._running.get(node)) is not None:
+                await before.ended.wait()
+            async with self._limiter:
+                self._running[node] = self._next.pop(node)
+                look.answers = await until_answered(partial(self._list, node, look.wanted))
+        finally:
+            for looks in (self._running, self._next):
+                if looks.get(node) is look:
+                    del looks[node]
+            look.ended.set()
+
+    async def _list(self, node: str, wanted: Mapping[Key, Reservation]) -> dict[Key, Answer]:
+        namespace = self._template.namespace
+        listed = await self._api.list(PODS, field_selector=field_is("spec.nodeName", node))
+        there = [
+            reservations.read(pod)
+            for pod in listed.items
+            if reservations.is_reservation(pod, namespace, app=self._template.app)
+        ]
+        tenants = [read_pod(pod) for pod in listed.items if pod.metadata.namespace != namespace]
+        return {key: _judged(held, there, tenants) for key, held in wanted.items()}
+
+
+def _judged(held: Reservation, there: Sequence[Reservation], tenants: Sequence[PodView]) -> Answer:
+    now = claims.held_alone(held, there)
+    return claims.used_by_tenants(now, tenants) if isinstance(now, Reservation) else now
+
 
 _log: Final = logging.getLogger(__name__)
 
@@ -165,7 +367,7 @@ class Carrier:
 
     async def _post(self, state: State, action: PostBinding) -> Outcome:
         attempt = state.attempt
-        metadata = bound.metadata(
+        metadata = bound_pod.bound_metadata(
             action.taken,
             action.grant,
             action.devices,
@@ -173,7 +375,7 @@ class Carrier:
             at_ns=self._clock.now_ns(),
             cdi=self._cdi.is_on,
             also=attempt.also_written,
-            beside=beside.devices(
+            beside=limits.devices(
                 attempt.pod_uid,
                 action.taken,
                 enforces=self._view.enforces.get(attempt.node, ()),
@@ -225,7 +427,7 @@ class Carrier:
 
     async def _fence(self, state: State, action: Fence) -> Outcome:
         attempt = state.attempt
-        text = reasons.fence(attempt, action.failure)
+        text = fence(attempt, action.failure)
         fenced = await until_answered(
             partial(
                 binding.fence,
@@ -263,7 +465,7 @@ class Carrier:
 
     def _tell_forbidden(self, state: State, error: Forbidden) -> None:
         """A fence that is forbidden holds its pod up until somebody gives us the right."""
-        self._tell(state, names.REASON_BINDING_ERROR, reasons.forbidden(state.attempt, error), type_=WARNING)
+        self._tell(state, names.REASON_BINDING_ERROR, forbidden(state.attempt, error), type_=WARNING)
 
     def _tell(self, state: State, reason: str, note: str, *, type_: str = NORMAL) -> None:
         attempt = state.attempt

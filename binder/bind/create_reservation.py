@@ -9,8 +9,8 @@ import anyio
 from binder.core import reservation_pod
 from binder.core.reservation_pod import ReservationTemplate
 from gpu import reservation as reservations
+from gpu.attempts import Cause
 from gpu.book import Book
-from gpu.cause import Cause
 from gpu.reservation import Reservation, name_for
 from kube import books
 from kube.client.api import Api

@@ -17,8 +17,8 @@ from binder.bind.create_reservation import make
 from binder.settings import BinderSettings
 from binder.watch.view import View
 from gpu import book as device_book
+from gpu.attempts import Cause
 from gpu.book import Book, ComputeTaken, DeviceFull, ModeConflict, NotEntered, OtherAttempt, Tenant
-from gpu.cause import Cause
 from gpu.reservation import Reservation
 from kube import books
 from kube.client.api import Api

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 import anyio
 
 from binder.bind.actions import Carrier
-from binder.telemetry.observing import Observer, Stage, stage_of
-from binder.telemetry.tracing import Traces
+from binder.telemetry.tracing import Observer, Stage, Traces, stage_of
 from binder.watch.view import View
 from kube.watch.signal import Signal
 from sharing import outcome as outcomes

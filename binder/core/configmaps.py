@@ -14,8 +14,8 @@ import enum
 from collections.abc import Mapping
 from typing import Any
 
-from gpu import cdi as cdi_names
-from gpu.configmaps import capabilities_name, direct_env_name
+from gpu import container_devices as cdi_names
+from gpu.container_devices import capabilities_name, direct_env_name
 from gpu.grant import Grant, dealt, portion
 from gpu.request import GpuRequest
 from wire import names

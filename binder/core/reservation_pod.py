@@ -14,8 +14,8 @@ import msgspec
 
 from gpu import reservation as reservations
 from gpu.book import Book
+from gpu.node_resources import is_device_resource
 from gpu.reservation import name_for
-from gpu.slices import is_device_resource
 from wire import names
 
 
@@ -55,7 +55,7 @@ def manifest(
     resource: str = names.GPU_RESOURCE,
     opened_for: str = "",
 ) -> dict[str, Any]:
-    """Return the object to create. ``resource``: of which kind the device is (gpu/slices.py).
+    """Return the object to create. ``resource``: of which kind the device is (gpu/node_resources.py).
 
     ``opened_for``: which devices its first tenant names (gpu/pinning.py, hint), "" for any.
     """

@@ -20,7 +20,7 @@ from gpu import book as device_book
 from gpu import reservation as reservations
 from gpu.reservation import Reservation
 from kube.client.api import Api
-from kube.client.patience import doubled_s
+from kube.client.backoff import doubled_s
 from kube.watch.signal import Signal
 from sharing.pods import PodView
 
@@ -39,7 +39,7 @@ class _Search:
     """On one node: groups of the reservation pods that were made, and since when each is, and when to go on.
 
     ``is_over``: nothing more was to be had. What was got is kept until a look that began after that has seen it: only
-    while all is held it is plain that somebody else has what is missing (core/contending.py, ``proofs``).
+    while all is held it is plain that somebody else has what is missing (core/contention.py, ``proofs``).
     """
 
     groups: dict[str, float] = field(default_factory=dict)

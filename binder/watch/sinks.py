@@ -9,11 +9,10 @@ import msgspec
 from binder.core.reservation_pod import ReservationTemplate
 from binder.telemetry.tracing import Traces, Untraced
 from binder.watch.view import View
-from gpu import enforcement
+from gpu import limits
 from gpu import reservation as reservations
-from gpu.cards import cards_mib
+from gpu.node_resources import cards_mib, is_device_resource
 from gpu.reservation import Reservation
-from gpu.slices import is_device_resource
 from kube.watch.reflector import in_turns
 from sharing import machines
 from sharing.machines import Registration
@@ -159,7 +158,7 @@ class NodeSink:
             _devices(obj),
             smallest_mib,
             machines.registration(obj),
-            enforcement.listed(annotations.get(names.NODE_ENFORCES)).known,
+            limits.listed(annotations.get(names.NODE_ENFORCES)).known,
             annotations.get(names.NODE_TENANT_VIEW) == "true",
         )
 

@@ -3,18 +3,19 @@
 Objects are kept by their newest resourceVersion, whether it came by watch or as the answer to a write of ours: own
 writes are never read back through the cache (docs/design/protocol.md). Nothing here alone decides anything
 destructive.
+
+Waking those who wait for the world to change.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Final
 
 import anyio
 
-from binder.watch.signals import Subscriptions
-from gpu.order import Foreign
+from gpu.bind_request import Foreign
 from gpu.reservation import Reservation
 from kube.watch.signal import Signal
 from sharing import attempt as attempts
@@ -25,6 +26,36 @@ from sharing.pods import PodView
 from wire.crds.bindrequest import BindRequest
 from wire.recent import Recent
 from wire.versions import is_older
+
+
+class Subscriptions:
+    """Who wants to be woken for which key."""
+
+    def __init__(self) -> None:
+        self._signals: dict[str, dict[Signal, None]] = {}
+
+    def add(self, signal: Signal, keys: Iterable[str]) -> None:
+        """Wake ``signal`` when one of ``keys`` changes."""
+        for key in keys:
+            self._signals.setdefault(key, {})[signal] = None
+
+    def remove(self, signal: Signal, keys: Iterable[str]) -> None:
+        """Take a subscription back."""
+        for key in keys:
+            waiting = self._signals.get(key, {})
+            waiting.pop(signal, None)
+            if not waiting:
+                self._signals.pop(key, None)
+
+    def is_awaited(self, key: str) -> bool:
+        """Whether anybody wants to be woken for ``key``."""
+        return key in self._signals
+
+    def wake(self, key: str) -> None:
+        """Wake all who wait for ``key``."""
+        for signal in self._signals.get(key, ()):
+            signal.set()
+
 
 _log: Final = logging.getLogger(__name__)
 _NOBODY: Final = frozenset[str]()
@@ -53,7 +84,7 @@ class View:
         self.machines: dict[str, Heard] = {}
         #: Node -> resource -> how many such devices device plugins have there, unhealthy ones too, as far as it tells.
         self.devices: dict[str, Mapping[str, int]] = {}
-        #: Node -> what it holds pods to, in words (gpu/enforcement.py).
+        #: Node -> what it holds pods to, in words (gpu/limits.py).
         self.enforces: dict[str, tuple[str, ...]] = {}
         #: Nodes whose agent shows tenants their own shares.
         self.showing: set[str] = set()

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from cli.checks.reader import Finding, Level, Raw, Reader, some_of
-from gpu.dialects import aliyun, clearmlforms, replicaentries
+from gpu.dialects import aliyun, clearml, replicas
 from gpu.dialects.settings import MetagpuSettings
 from wire import names
 from wire.quantity import MalformedQuantity, parse_nano
@@ -26,12 +26,12 @@ _NAMES: Final = frozenset(
         names.HAMI_MEMORY,
         names.HAMI_MEMORY_PERCENTAGE,
         names.HAMI_CORES,
-        replicaentries.SHARED,
+        replicas.SHARED,
         "nvidia.com/sharedgpu",
     }
 )
 #: All that begins so is of Volcano, Koordinator, or ClearML's cards by index.
-_PREFIXES: Final = ("volcano.sh/vgpu-", "volcano.sh/gpu-", names.KOORDINATOR_GPU, clearmlforms.INDEXED_PREFIX)
+_PREFIXES: Final = ("volcano.sh/vgpu-", "volcano.sh/gpu-", names.KOORDINATOR_GPU, clearml.INDEXED_PREFIX)
 
 
 class Offer(msgspec.Struct, frozen=True):

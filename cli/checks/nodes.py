@@ -6,7 +6,7 @@ Device plug-ins of nodes with an agent: whose serves each node, and what ours ca
 
 What nodes say that they enforce: a word that nobody knows would be a limit that nobody counts on.
 
-Nodes whose device plugin offers each GPU several times: no shares of ours go there (gpu/multiplied.py).
+Nodes whose device plugin offers each GPU several times: no shares of ours go there (gpu/node_resources.py).
 
 Whether containers are told their devices in the form that the nodes' runtime reads (docs/cdi.md).
 
@@ -25,11 +25,13 @@ from urllib.parse import quote
 import msgspec
 
 from cli.checks.reader import Finding, Level, Raw, Reader, some_of
-from gpu import agentlimits, cdi, enforcement, reservation
+from gpu import container_devices, reservation
+from gpu import limits as agentlimits
+from gpu import limits as enforcement
 from gpu.book import Entry
-from gpu.enforcement import listed
-from gpu.multiplied import multiplied
-from gpu.nodeuse import Agent, State, agents, node_use, why_no_caps
+from gpu.limits import listed
+from gpu.node_resources import multiplied
+from gpu.node_use import Agent, State, agents, node_use, why_no_caps
 from gpu.reservation import Reservation
 from kube.client.api import field_is
 from kube.client.clock import Clock
@@ -99,7 +101,7 @@ _BEHIND: Final = f"/hard, /after, /soft, {' or '.join(f'={one}' for one in enfor
 
 
 async def check_enforcement(reader: Reader) -> list[Finding]:
-    """Annotations of nodes are understood (gpu/enforcement.py)."""
+    """Annotations of nodes are understood (gpu/limits.py)."""
     nodes = await reader.items("/api/v1/nodes")
     said = {
         str(node["metadata"]["name"]): enforcement.listed(text)
@@ -162,18 +164,18 @@ async def check_cdi(reader: Reader) -> list[Finding]:
     if isinstance(said, Finding):
         return [said]
     told = _last_told(await reader.items(PODS.path()))
-    by_cdi = cdi.is_on(said) if told is None else names.CDI_DEVICE_PREFIX in told[1]
+    by_cdi = container_devices.is_on(said) if told is None else names.CDI_DEVICE_PREFIX in told[1]
     return [_form(said, told), *([] if by_cdi else _without_names(await reader.items(NODES.path(), if_served=True)))]
 
 
 def _form(said: ClusterPolicy | None, last: tuple[str, str] | None) -> Finding:
     """``last``: the youngest pod with a share, and what it was told."""
-    if cdi.has_nri_plugin(said):
+    if container_devices.has_nri_plugin(said):
         told = "NVIDIA's operator hands devices over by its NRI plugin: containers with shares see none"
         return Finding(Level.WARNING, _CDI_NAME, told, "set spec.cdi.nriPluginEnabled of the ClusterPolicy to false")
-    form = "CDI names" if cdi.is_on(said) else "UUIDs"
+    form = "CDI names" if container_devices.is_on(said) else "UUIDs"
     why = "there is no ClusterPolicy" if said is None else f"the ClusterPolicy {said.metadata.name}"
-    if last is not None and (names.CDI_DEVICE_PREFIX in last[1]) is not cdi.is_on(said):
+    if last is not None and (names.CDI_DEVICE_PREFIX in last[1]) is not container_devices.is_on(said):
         told = f"pod {last[0]} was told devices in another form than by {form}, as is right here: {why}"
         do = "right if your nodes are set up so; else give scheduler and binder --cdi-enabled=auto"
         return Finding(Level.WARNING, _CDI_NAME, told, f"{do}, and delete such pods")

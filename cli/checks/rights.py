@@ -20,7 +20,7 @@ import yaml
 from cli.checks.reader import Finding, Level, Raw, Reader, some_of
 from wire import names
 
-_PACKAGES: Final = ("admission", "binder", "nodeagent", "reservation", "scheduler", "simulator", "workloads")
+_PACKAGES: Final = ("admission", "binder", "nodeagent", "reservation", "scheduler", "simulator", "podgrouper")
 #: How RBAC names service accounts that are said as users.
 _ACCOUNT: Final = "system:serviceaccount:"
 

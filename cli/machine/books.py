@@ -28,7 +28,7 @@ import msgspec
 
 from cli.machine.placement import Ask, Gpu, Shortfall, place
 from gpu.book import EMPTY, Book, Entry, MalformedBook, Tenant, leave, parse, render
-from gpu.room import LARGEST
+from gpu.bound_pod import LARGEST
 
 #: PID (at most 4194304), start time in ticks since boot, inode of the PID namespace.
 _KEY: Final = re.compile(r"([1-9][0-9]{0,6})\.([0-9]{1,20})\.([0-9]{1,20})", re.ASCII)

@@ -18,8 +18,8 @@ from typing import Any, Final
 
 from cli.machine.books import Folder, Processes, Site, pid_of
 from cli.machine.placement import Ask, Gpu, Shortfall, requested
-from gpu.dialects import clearmllabel
-from gpu.dialects.sayings import decimal
+from gpu.dialects import clearml
+from gpu.translate.say import decimal
 from kube.client.clock import SystemClock
 from reservation.device import Unreadable
 from reservation.nvml import installed
@@ -113,14 +113,14 @@ def _start(arguments: argparse.Namespace, site: Site, ask: Ask, wait_s: float) -
         raise BadInput(f"--gpus, --gpu-memory: {found.shown()}")
     if isinstance(found, Shortfall):
         return _said(f"{found.shown()}; see --list, or wait with --wait TIME", _NO_ROOM)
-    given = "; ".join(f"{clearmllabel.decimal(gpu.charged_nano)} of GPU {gpu.index} ({gpu.uuid})" for gpu in found)
+    given = "; ".join(f"{clearml.decimal(gpu.charged_nano)} of GPU {gpu.index} ({gpu.uuid})" for gpu in found)
     _said(f"{given}; limits are not enforced")
     return _become(path, arguments.command, environment(found))
 
 
 def environment(gpus: Sequence[Gpu]) -> dict[str, str]:
     """Return the variables of a command: its GPUs for CUDA, and its shares for ClearML's tools."""
-    shares = ",".join(clearmllabel.decimal(gpu.charged_nano) for gpu in gpus)
+    shares = ",".join(clearml.decimal(gpu.charged_nano) for gpu in gpus)
     return {"CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid for gpu in gpus), "CLEARML_AGENT_GPU_FRACTIONS": shares}
 
 

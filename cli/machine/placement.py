@@ -12,8 +12,8 @@ from typing import Final
 import msgspec
 
 from gpu.book import EMPTY, Book, Entry, Tenant, join
-from gpu.dialects.sayings import decimal
 from gpu.share import NANO_PER_DEVICE, nano_from_memory
+from gpu.translate.say import decimal
 from runtime.text import BadInput
 from wire.quantity import MalformedQuantity, mib_up, parse_nano
 

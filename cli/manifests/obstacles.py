@@ -13,17 +13,21 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from admission import bounds
-from admission.adopt import ORIGINS, names_gpus
+from admission import raw_pod
+from admission.adoption import ORIGINS, names_gpus
 from admission.mutate import mutated
 from admission.settings import Choices
 from admission.settings import Settings as AdmissionSettings
 from cli.manifests.suspicions import Suspicion
-from gpu.asked import KAI
 from gpu.dialects import nvfractions
 from gpu.dialects.settings import DialectSettings
-from gpu.refusal import Refusal
-from gpu.translation import Translation
+from gpu.translate.asked import KAI
+from gpu.translation import Refusal, Translation
+from podgrouper.core import answers
+from podgrouper.core.answers import Code as GangCode
+from podgrouper.core.answers import Group
+from podgrouper.core.answers import Refusal as GangRefusal
+from podgrouper.core.files import Gangs
 from runtime.manifests import FoundPod
 from scheduler.conditions.messages import told
 from scheduler.core.convert import constraints, gang_kinds, owners, volumes
@@ -37,11 +41,6 @@ from wire import names
 from wire.core import Job, ObjectMeta, OwnerReference, Pod
 from wire.crds.podgroup import PodGroup
 from wire.storage import PersistentVolumeClaim, StorageClass
-from workloads.core import telling
-from workloads.core.foreign.manifests import Gangs
-from workloads.core.values import Code as GangCode
-from workloads.core.values import Group
-from workloads.core.values import Refusal as GangRefusal
 
 #: Namespace and name.
 Key = tuple[str, str]
@@ -140,7 +139,7 @@ def obstacles(
 def excess(found: FoundPod, pod: Pod, *, beside: Beside, dialects: DialectSettings) -> Refusal | None:
     """Which of admission's bounds a pod exceeds; None of a pod that admission lets through unread."""
     raw = {**found.raw, "metadata": found.raw.get("metadata") or {}, "spec": found.raw.get("spec") or {}}
-    exceeded = bounds.excess(raw, AdmissionSettings().bounds)
+    exceeded = raw_pod.excess(raw, AdmissionSettings().bounds)
     if exceeded is None or not _is_ours(found, pod, beside, is_gpu_pod=names_gpus(raw, dialects)):
         return None
     return exceeded
@@ -199,9 +198,9 @@ def _of_foreign_gang(answer: Group | GangRefusal) -> Suspicion:
         text = f"is not set. Grouping of workloads names PodGroup {name}; where it is turned off, {_GROUP}"
         return Suspicion("no-pod-group", names.POD_GROUP_NAME, text, "note")
     if answer.code is GangCode.NOT_FOUND:
-        text = f"is not set. {telling.told(answer)} in these files: the pod waits unless the cluster has it"
+        text = f"is not set. {answers.told(answer)} in these files: the pod waits unless the cluster has it"
         return Suspicion("pod-group-missing", names.POD_GROUP_NAME, text)
-    return Suspicion("no-pod-group", names.POD_GROUP_NAME, f"is not set. {telling.told(answer)}: {_GROUP}")
+    return Suspicion("no-pod-group", names.POD_GROUP_NAME, f"is not set. {answers.told(answer)}: {_GROUP}")
 
 
 def _made_by_cron_job(found: FoundPod) -> Mapping[str, Any] | None:

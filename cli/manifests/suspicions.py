@@ -14,20 +14,17 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from admission.objects.findings import Finding, Judgement, Refused, Rule
-from admission.objects.others import Others
+from admission.objects.findings import Finding, Judgement, Refused, Rule, read
+from admission.objects.messages import told
 from admission.objects.podgroup import MOST_SUB_GROUPS, judge_group, sub_groups, too_many
-from admission.objects.queue import judge_written
-from admission.objects.reading import read
-from admission.objects.texts import told
-from gpu.dialects import aliyun, hami, koordinator, volcano, volcanoshare
-from gpu.dialects.nvannotations import is_asked, is_written
-from gpu.dialects.plugin import amounts, containers
-from gpu.dialects.replicaentries import PREFIX, is_vendors
-from gpu.misspelt import KAI_KEYS, ignored_keys
-from gpu.refusal import shown
+from admission.objects.queue import Others, judge_written
+from gpu.device_plugin import amounts, containers
+from gpu.dialects import aliyun, hami, koordinator, volcano, volcano_share
+from gpu.dialects.nvfractions import is_asked, is_written
+from gpu.dialects.replicas import PREFIX, is_vendors
+from gpu.manifests import KAI_KEYS, ignored_keys
 from gpu.request import MemoryAsk
-from gpu.translation import Translation
+from gpu.translation import Translation, shown
 from runtime.manifests import FoundPod, Placed
 from wire import names
 from wire.core import Container, Pod
@@ -56,7 +53,7 @@ _HAMI_ANNOTATIONS: Final = (
 _WRITTEN: Final = (
     *hami.WRITTEN_KEYS,
     *volcano.WRITTEN_KEYS,
-    *volcanoshare.WRITTEN_KEYS,
+    *volcano_share.WRITTEN_KEYS,
     *koordinator.WRITTEN_KEYS,
     names.GRANT,
     names.CHARGED,

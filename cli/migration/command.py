@@ -16,8 +16,7 @@ import msgspec
 from cli.checks.reader import CantLook, Raw, Reader, some_of
 from cli.migration.findings import is_kais_webhook, is_lenient, judge
 from cli.migration.rows import Found, Level, Row
-from gpu.ended import has_ended
-from gpu.grant import labelled_groups
+from gpu.grant import has_ended, labelled_groups
 from kube.client.api import Api
 from kube.client.errors import ApiError
 from kube.client.resources import (

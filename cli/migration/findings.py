@@ -23,15 +23,14 @@ import msgspec
 import yaml
 
 from admission.objects.findings import Refused
-from admission.objects.others import Others
-from admission.objects.queue import judge_written
-from admission.objects.texts import told
+from admission.objects.messages import told
+from admission.objects.queue import Others, judge_written
 from cli.checks.reader import Raw
 from cli.migration.config import config_rows, shard_rows
 from cli.migration.rows import Code, Found, Level, Row, row
-from gpu import grant, order
+from gpu import bind_request, grant
 from gpu import reservation as reservations
-from gpu.cards import cards_mib
+from gpu.node_resources import cards_mib
 from gpu.request import MemoryAsk
 from gpu.reservation import Reservation
 from gpu.share import NANO_PER_DEVICE
@@ -128,7 +127,7 @@ def _why_it_waits(pod: Pod, groups: set[tuple[str, str]]) -> str:
 
 def _orders(found: Found) -> Iterator[Row]:
     for request in found.requests:
-        is_ours = isinstance(order.read(request), order.Order)
+        is_ours = isinstance(bind_request.read(request), bind_request.Order)
         if not is_ours and request.status.phase != _DONE:
             yield row(Code.BIND_REQUEST, f"BindRequest {request.metadata.namespace}/{request.metadata.name}")
 

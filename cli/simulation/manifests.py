@@ -31,7 +31,7 @@ from simulator.world import World, WorldSettings
 from ui import outcomes
 from ui.page.recording import Recorder, recorded
 from wire import names
-from wire.yamlplace import why_not_yaml
+from wire.yaml_text import why_not_yaml
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):

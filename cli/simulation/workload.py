@@ -28,7 +28,7 @@ from simulator.week.university import university
 from simulator.week.week import Week, simulated
 from simulator.week.workload import MalformedWorkload, Workload, workload
 from ui.tables import Cell, Sheet, show
-from wire.yamlplace import why_not_yaml
+from wire.yaml_text import why_not_yaml
 
 _WIDTH: Final = 760
 _LEFT, _RIGHT = 70, 20

@@ -34,11 +34,11 @@ import msgspec
 import gpu
 import gpu.dialects
 from cli.snapshots.file import PLURALS, Saved
-from gpu.dialects import nvannotations
+from gpu.dialects import nvfractions
 from scheduler.core.convert import pod_groups, volumes
 from scheduler.core.preemption import nomination_record
 from scheduler.core.queues.use_over_time import UseOverTime, counts_written, read_counts
-from wire import gangs, gangwords, names
+from wire import gangs, names
 from wire.core import Container, NodeSelectorRequirement, Pod
 from wire.resource import DeviceAttribute
 
@@ -188,7 +188,7 @@ def _is_model(written: str) -> bool:
 @cache
 def _constants() -> frozenset[str]:
     """Texts of the modules that say what is read, with fields of what is JSON there."""
-    modules = [names, gangs, gangwords, volumes, pod_groups, *_modules_of(gpu), *_modules_of(gpu.dialects)]
+    modules = [names, gangs, gangs, volumes, pod_groups, *_modules_of(gpu), *_modules_of(gpu.dialects)]
     return frozenset(each for module in modules for each in _texts(_own(module)))
 
 
@@ -379,7 +379,7 @@ def _of(text: str, rename: Rename) -> str:
 
 def _annotation(key: str, text: str, rename: Rename) -> tuple[str, str]:
     if key.startswith((names.NVFRACTIONS_PREFIX, names.PORTION_LIMIT_PREFIX)) and (
-        nvannotations.is_asked(key) or nvannotations.is_written(key)
+        nvfractions.is_asked(key) or nvfractions.is_written(key)
     ):
         return _of_container(key, rename), _of(text, rename)
     return renamed_key(key, rename), _text(key, text, rename)

@@ -18,8 +18,9 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from gpu.dialects import nvannotations, vocabulary
-from wire import gangwords, names
+from gpu.dialects import nvfractions
+from gpu.translate import registry
+from wire import gangs, names
 from wire.core import (
     Condition,
     ConfigMapKeySelector,
@@ -62,7 +63,7 @@ from wire.storage import PersistentVolume, PersistentVolumeClaim
 
 #: Those that ask for a gang in one way or another, of pods and of Jobs.
 _OF_GANGS: Final = frozenset({
-    *gangwords.ALL, names.BATCH_MIN_MEMBER, names.SEGMENT_SIZE, names.SEGMENT_TOPOLOGY_REQUIRED,
+    *gangs.ALL, names.BATCH_MIN_MEMBER, names.SEGMENT_SIZE, names.SEGMENT_TOPOLOGY_REQUIRED,
     names.SEGMENT_TOPOLOGY_PREFERRED, names.TOPOLOGY_REQUIRED, names.TOPOLOGY_PREFERRED,
 })  # fmt: skip
 _OF_PODS: Final = frozenset({
@@ -75,7 +76,7 @@ _OF_PODS: Final = frozenset({
 
 def _of_pod(key: str) -> bool:
     is_mig = key.startswith(names.MIG_RESOURCE_PREFIX)
-    return key in _OF_PODS or is_mig or vocabulary.is_word(key, is_label=False) or nvannotations.is_written(key)
+    return key in _OF_PODS or is_mig or registry.is_word(key, is_label=False) or nvfractions.is_written(key)
 
 
 #: Type of an object -> whether an annotation of it is kept. Of other types none is.

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gpu.refusal import shown
+from gpu.translation import shown
 from scheduler.core.preemption import nomination_record
 from scheduler.core.queues.use_over_time import read_counts
 from wire import rfc3339

@@ -12,13 +12,20 @@ from typing import Final
 
 import msgspec
 
-from gpu.dialects.assembly import assembled, taken_out, too_many_together
-from gpu.dialects.plugin import MOST_DEVICES, containers, count_of, names_any, too_many
-from gpu.dialects.seating import seat_name
+from gpu.colocation import seat_name
+from gpu.device_plugin import (
+    MOST_DEVICES,
+    assembled,
+    containers,
+    count_of,
+    names_any,
+    taken_out,
+    too_many,
+    too_many_together,
+)
 from gpu.dialects.settings import AliyunSettings, DialectSettings
-from gpu.refusal import Mistake, Refusal, shown
 from gpu.request import Ask, ContainerKind, ContainerRef, ContainerRequest, GpuRequest, MemoryAsk, SharedAsk, WholeAsk
-from gpu.translation import GivenDevice, Note, NoteCode, Translation, Written
+from gpu.translation import GivenDevice, Mistake, Note, NoteCode, Refusal, Translation, Written, shown
 from wire import names
 from wire.core import Container, Pod, PodSpec
 

@@ -12,14 +12,24 @@ from typing import Final
 
 import msgspec
 
-from gpu.dialects.handed import handed
-from gpu.dialects.plugin import amounts, containers, count_of, names_any
+from gpu.container_devices import handed
+from gpu.device_plugin import amounts, containers, count_of, names_any
 from gpu.dialects.settings import DialectSettings, HamiSettings
-from gpu.dialects.vgpu import Form, chosen, encoded, field_of, limits, listed, malformed
-from gpu.dialects.vgpupod import Annotated, cards, sliced, together
-from gpu.refusal import Refusal
+from gpu.dialects.vgpu import (
+    Annotated,
+    Form,
+    cards,
+    chosen,
+    encoded,
+    field_of,
+    limits,
+    listed,
+    malformed,
+    sliced,
+    together,
+)
 from gpu.request import ContainerKind
-from gpu.translation import EnvEdit, GivenDevice, Note, NoteCode, Translation, Written
+from gpu.translation import EnvEdit, GivenDevice, Note, NoteCode, Refusal, Translation, Written
 from wire import names
 from wire.core import Pod
 

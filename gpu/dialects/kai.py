@@ -15,9 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from gpu.dialects.gofloat import parse_float, parse_uint
-from gpu.dialects.plugin import MOST_DEVICES, containers, is_sidecar, plugin_asks, plugin_resources, too_many
-from gpu.refusal import Mistake, Refusal, shown
+from gpu.device_plugin import MOST_DEVICES, containers, is_sidecar, plugin_asks, plugin_resources, too_many
 from gpu.request import (
     NO_GPU,
     ContainerKind,
@@ -28,8 +26,10 @@ from gpu.request import (
     MemoryAsk,
     SharedAsk,
 )
+from gpu.translation import Mistake, Refusal, shown
 from wire import names
 from wire.core import Pod, PodSpec
+from wire.go import parse_float, parse_uint
 from wire.quantity import LONGEST, MalformedQuantity, parse_nano
 
 _SHARE_ANNOTATIONS: Final = (names.GPU_FRACTION, names.GPU_MEMORY)

@@ -10,15 +10,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
-from gpu.dialects.assembly import Asks, assembled, reassembled, taken_out
-from gpu.dialects.handed import Handed, handed
-from gpu.dialects.plugin import MOST_DEVICES, containers, count_of, names_any, too_many
-from gpu.dialects.seating import most_ways, seatings
+from gpu.colocation import most_ways, seatings
+from gpu.container_devices import Handed, handed
+from gpu.device_plugin import (
+    MOST_DEVICES,
+    Asks,
+    assembled,
+    containers,
+    count_of,
+    names_any,
+    reassembled,
+    taken_out,
+    too_many,
+)
 from gpu.dialects.settings import DialectSettings, MetagpuSettings
-from gpu.refusal import Refusal
 from gpu.request import Ask, ContainerRef, FractionAsk, GpuRequest, SharedAsk, WholeAsk
 from gpu.share import NANO_PER_DEVICE
-from gpu.translation import GivenDevice, Note, NoteCode, Translation, Wishes, Written
+from gpu.translation import GivenDevice, Note, NoteCode, Refusal, Translation, Wishes, Written
 from wire.core import Pod
 
 NAME: Final = "metagpu"

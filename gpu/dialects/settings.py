@@ -131,7 +131,7 @@ class DialectSettings(msgspec.Struct, frozen=True, kw_only=True):
     hami: HamiSettings = HamiSettings()
     volcano: VolcanoSettings = VolcanoSettings()
     strict: bool = False
-    #: Containers read their memory caps for NVIDIA's driver (gpu/drivercaps.py).
+    #: Containers read their memory caps for NVIDIA's driver (gpu/limits.py).
     driver_memory_caps: bool = False
     #: Shares at all (KAI's setting).
     sharing: bool = True

@@ -12,14 +12,12 @@ from typing import Final
 
 import msgspec
 
-from gpu.dialects.handed import handed
-from gpu.dialects.plugin import names_any
+from gpu.container_devices import handed
+from gpu.device_plugin import names_any
 from gpu.dialects.settings import DialectSettings, VolcanoSettings
-from gpu.dialects.vgpu import Form, Slices, chosen, encoded, limits
-from gpu.dialects.vgpupod import SPREAD, Annotated, cards, sliced, together
-from gpu.refusal import Refusal
+from gpu.dialects.vgpu import SPREAD, Annotated, Form, Slices, cards, chosen, encoded, limits, sliced, together
 from gpu.request import ContainerKind, ContainerRef
-from gpu.translation import GivenDevice, Note, NoteCode, Translation, Written
+from gpu.translation import GivenDevice, Note, NoteCode, Refusal, Translation, Written
 from wire import names
 from wire.core import Pod
 

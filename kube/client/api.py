@@ -3,6 +3,8 @@
 Every write carries ``?timeout=`` so that the server gives it up when we do. Nothing here retries a write whose outcome
 is unknown: that is for the caller to settle (docs/design/protocol.md). Retries of what is safe are
 kube/client/retry.py's.
+
+Taking away exactly one object, known by its UID.
 """
 
 from __future__ import annotations
@@ -17,15 +19,14 @@ import msgspec
 
 from kube.client import errors
 from kube.client.clock import SystemClock
-from kube.client.deadline import deadline
 from kube.client.decoding import Codec, Undecoded
+from kube.client.errors import Conflict, NotFound
 from kube.client.fence import CLIENT_MARGIN_S, WriteFence
-from kube.client.lag import WatchLag
 from kube.client.listing import Listing, read_list
 from kube.client.resources import PODS, SERVICE_ACCOUNTS, Resource
 from kube.client.retry import Retry
-from kube.client.serverclock import ServerClock
-from kube.client.transport import Response, Transport
+from kube.client.server_time import ServerClock, WatchLag
+from kube.client.transport import Response, Transport, deadline
 from wire.core import Binding, ObjectMeta, Status
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -362,3 +363,26 @@ def _retry_after_s(headers: Mapping[str, str]) -> float | None:
     # The API server writes whole seconds; the header's other form, a date, would need its clock.
     value = headers.get("retry-after", "")
     return float(value) if value.isascii() and value.isdigit() else None
+
+
+async def remove(api: Api, resource: Resource[Any], name: str, *, namespace: str, uid: str) -> None:
+    """Delete the object of this name and UID; return when it is not there, or was asked to go.
+
+    A 409 usually says that another object has the name now, but it does not say so for sure, and who is wrong here
+    leaves the object behind for good: a quorum read tells. Raises ApiError when it is not settled: ask again.
+    """
+    try:
+        await api.delete(resource, name, namespace=namespace, uid=uid)
+    except NotFound:
+        return
+    except Conflict:
+        if await _is_there(api, resource, name, namespace=namespace, uid=uid):
+            raise
+
+
+async def _is_there(api: Api, resource: Resource[Any], name: str, *, namespace: str, uid: str) -> bool:
+    try:
+        found = await api.get(resource, name, namespace=namespace)
+    except NotFound:
+        return False
+    return bool(found.metadata.uid == uid)

@@ -30,10 +30,9 @@ from typing_extensions import override
 from yarl import URL
 
 from kube.client.config import Authorization, Credentials
-from kube.client.deadline import deadline
 from kube.client.errors import Unreachable
 from kube.client.tls import tls_context
-from kube.client.transport import LINE_BYTES, OBJECT_BYTES, Response, most_read, target, too_large
+from kube.client.transport import LINE_BYTES, OBJECT_BYTES, Response, deadline, most_read, target, too_large
 
 #: Enough for the calls in flight of one component; each watch holds one for as long as it lasts.
 CONNECTIONS: Final = 128

@@ -16,9 +16,8 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from kube.client.config import Credentials
-from kube.client.deadline import deadline
 from kube.client.errors import Unreachable
-from kube.client.transport import OBJECT_BYTES, Response, check_path, most_read, target, too_large
+from kube.client.transport import OBJECT_BYTES, Response, check_path, deadline, most_read, target, too_large
 
 if TYPE_CHECKING:
     import ssl

@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn
 import msgspec
 import yaml
 
-from wire.yamlplace import why_not_yaml
+from wire.yaml_text import why_not_yaml
 
 _Loader: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _LISTS: Final = ("clusters", "contexts", "users")

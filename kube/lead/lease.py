@@ -37,9 +37,9 @@ import msgspec
 from kube.client import errors
 from kube.client.api import Api
 from kube.client.clock import Clock
-from kube.client.deadline import deadline
 from kube.client.fence import WriteFence
 from kube.client.resources import LEASES
+from kube.client.transport import deadline
 from kube.telemetry.logevents import LogEvent, about
 from wire.coordination import Lease, LeaseSpec
 from wire.rfc3339 import rfc3339_micro

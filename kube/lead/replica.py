@@ -1,4 +1,10 @@
-"""One of several processes of a component: it follows always, works when it leads, and leaves nothing half done."""
+"""One of several processes of a component: it follows always, works when it leads, and leaves nothing half done.
+
+What a process that works without an election says when it sees that it is not the only one.
+
+Two of a kind at once over-commit nothing (docs/design/protocol.md), but they waste work, and may undo each other's
+gangs without end. Nothing here acts on it: which of them is the mistake, only people know.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +18,38 @@ import anyio
 from anyio.abc import TaskStatus
 
 from kube.client.fence import WriteFence
+from kube.client.resources import LEASES
+from kube.events import EventRecorder, about
 from kube.lead.lease import LeaderElection
 from kube.lead.secondary import Secondary
 from kube.watch.reflector import Reflector
+from wire import names
+from wire.coordination import Lease
+from wire.events import WARNING
 from wire.recent import PERIOD_S
 
 _log: Final = logging.getLogger(__name__)
+
+
+class Rivals:
+    """Tells of each other holder of the component's lease once: in the log, and by an Event about the lease."""
+
+    def __init__(self, events: EventRecorder) -> None:
+        self._events = events
+        self._told: set[str] = set()
+
+    def __call__(self, lease: Lease) -> None:
+        """Take a lease that another has just renewed (``on_rival`` of kube.lead.lease.LeaderElection)."""
+        rival = lease.spec.holder_identity or ""
+        if rival in self._told:
+            return
+        self._told.add(rival)
+        note = f"this process works without leader election (--no-leader-election) while {rival} works, too: stop one"
+        _log.error("lease %s/%s: %s", lease.metadata.namespace, lease.metadata.name, note)
+        self._events.record(
+            about(LEASES, lease.metadata), reason=names.REASON_NOT_ALONE, action="Working", note=note, type=WARNING
+        )
+
 
 #: How long work under way may take to end well once the process was told to end.
 FINISH_WITHIN_S: Final = 1.0

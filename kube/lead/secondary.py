@@ -21,9 +21,8 @@ from typing_extensions import override
 from kube.client.api import Api
 from kube.client.errors import ApiError, Forbidden, NotFound, Unauthorized
 from kube.client.resources import Resource
-from kube.watch.reflector import Reflector, Sink
+from kube.watch.reflector import Reflector, Sink, Tee
 from kube.watch.signal import Signal
-from kube.watch.tee import Tee
 
 T = TypeVar("T", bound=msgspec.Struct)
 T_contra = TypeVar("T_contra", bound=msgspec.Struct, contravariant=True)

@@ -21,9 +21,8 @@ import anyio.abc
 import msgspec
 
 from kube.client.clock import Clock
-from kube.client.deadline import deadline
 from kube.client.errors import Timeout
-from kube.client.transport import Response
+from kube.client.transport import Response, deadline
 from kube.memory import binding
 from kube.memory.admission import Admission, Webhook
 from kube.memory.calls import AuditEntry, Call, WriteRecord

@@ -10,9 +10,8 @@ import anyio
 import anyio.lowlevel
 import msgspec
 
-from kube.client.deadline import deadline
 from kube.client.errors import Timeout, Unreachable
-from kube.client.transport import LINE_BYTES, OBJECT_BYTES, Response, check_path, too_large, whole
+from kube.client.transport import LINE_BYTES, OBJECT_BYTES, Response, check_path, deadline, too_large, whole
 from kube.memory.calls import Call
 from kube.memory.faults import End, Fault, Faults
 from kube.memory.lines import come_through

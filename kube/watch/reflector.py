@@ -10,6 +10,13 @@ are finite. What the loops of the field's libraries get wrong and this one does 
   they were shown before, have to know that (``on_set_back``).
 - An object that does not decode stops nothing and is not forgotten: it stays in ``undecodable`` until it is replaced
   by one that decodes, or is gone.
+
+What the lines of a watch mean: line in, event out, no I/O.
+
+Decoding takes two steps, since what stands under ``object`` depends on ``type``: an ERROR holds a Status, a BOOKMARK
+an almost empty object. The inner piece is decoded at once, so that the view on the line does not outlive it.
+
+Feeds several sinks from one watch, so that the API server serves it once.
 """
 
 from __future__ import annotations
@@ -20,21 +27,122 @@ import random
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 import anyio
 import anyio.lowlevel
 import msgspec
 from anyio.abc import TaskStatus
+from typing_extensions import override
 
 from kube.client import errors
 from kube.client.api import Api, check, selectors
 from kube.client.backoff import Backoff, BackoffRange
+from kube.client.decoding import at_any_depth, object_key
 from kube.client.resources import Resource
-from kube.watch.watching import Bookmarked, Deleted, Failed, Garbled, Upserted, WatchDecoder, WatchEvent
+from wire.core import Status
 from wire.versions import has_jumped
 
 T = TypeVar("T", bound=msgspec.Struct)
+
+
+class Upserted(msgspec.Struct, Generic[T], frozen=True, gc=False):
+    """ADDED or MODIFIED: the same to a cache, and after a resume the server may say either."""
+
+    obj: T
+    resource_version: str
+
+
+class Deleted(msgspec.Struct, Generic[T], frozen=True, gc=False):
+    """DELETED, with the object's last state."""
+
+    obj: T
+    resource_version: str
+
+
+class Bookmarked(msgspec.Struct, frozen=True, gc=False):
+    """BOOKMARK: all up to this version has been sent. Also what an unknown kind of event amounts to."""
+
+    resource_version: str
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """ERROR: the watch is over, mostly because its version is too old (410)."""
+
+    status: Status
+
+
+class Garbled(msgspec.Struct, frozen=True):
+    """An object that does not decode. ``resource_version`` is "" when not even that could be told."""
+
+    key: str
+    resource_version: str
+    is_deletion: bool
+    error: str
+
+
+WatchEvent: TypeAlias = Upserted[T] | Deleted[T] | Bookmarked | Failed | Garbled
+
+
+class _Envelope(msgspec.Struct, frozen=True, gc=False):
+    type: str
+    object: msgspec.Raw
+
+
+class _Version(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    resource_version: str = ""
+
+
+class _Versioned(msgspec.Struct, frozen=True, gc=False):
+    metadata: _Version = _Version()
+
+
+_envelope: Final = msgspec.json.Decoder(_Envelope)
+_status: Final = msgspec.json.Decoder(Status)
+_versioned: Final = msgspec.json.Decoder(_Versioned)
+
+
+class WatchDecoder(Generic[T]):
+    """Decodes the lines of one resource's watches. Raises nothing: what is wrong with a line is an event, too."""
+
+    def __init__(self, resource: Resource[T]) -> None:
+        self._object: msgspec.json.Decoder[Any] = msgspec.json.Decoder(resource.type)
+
+    def decode(self, line: bytes) -> WatchEvent[T]:
+        """Return what one line says."""
+        try:
+            envelope = at_any_depth(_envelope, line)
+        except msgspec.DecodeError as error:
+            return Garbled("(unnamed)", "", is_deletion=False, error=str(error))
+        try:
+            return self._event(envelope)
+        except msgspec.DecodeError as error:
+            return _garbled(envelope, str(error))
+
+    def _event(self, envelope: _Envelope) -> WatchEvent[T]:
+        match envelope.type:
+            case "ADDED" | "MODIFIED":
+                obj = at_any_depth(self._object, envelope.object)
+                return Upserted(obj, obj.metadata.resource_version)
+            case "DELETED":
+                obj = at_any_depth(self._object, envelope.object)
+                return Deleted(obj, obj.metadata.resource_version)
+            case "ERROR":
+                return Failed(at_any_depth(_status, envelope.object))
+            case _:
+                return Bookmarked(at_any_depth(_versioned, envelope.object).metadata.resource_version)
+
+
+def _garbled(envelope: _Envelope, error: str) -> Garbled | Failed:
+    if envelope.type == "ERROR":
+        return Failed(Status(message=error))
+    try:
+        version = at_any_depth(_versioned, envelope.object).metadata.resource_version
+    except msgspec.DecodeError:
+        version = ""
+    return Garbled(object_key(envelope.object), version, is_deletion=envelope.type == "DELETED", error=error)
+
+
 T_contra = TypeVar("T_contra", bound=msgspec.Struct, contravariant=True)
 K = TypeVar("K")
 
@@ -357,3 +465,29 @@ def _after(error: errors.ApiError) -> Next:
     # 400: the server can't make sense of the version. 404: the resource itself has gone, and its objects with it.
     # A line that is too long comes again after the same version.
     return Next.RELIST if isinstance(error, _RELISTED) else Next.RESUME
+
+
+class Tee(Sink[T, tuple[Any, ...]]):
+    """Gives each sink what it would be given alone, in the order of the sinks."""
+
+    def __init__(self, *sinks: Sink[T, Any]) -> None:
+        self._sinks = sinks
+
+    @override
+    def keep(self, obj: T) -> tuple[Any, ...]:
+        return tuple(sink.keep(obj) for sink in self._sinks)
+
+    @override
+    async def replace(self, kept: Sequence[tuple[Any, ...]]) -> None:
+        for number, sink in enumerate(self._sinks):
+            await sink.replace([each[number] for each in kept])
+
+    @override
+    def upsert(self, obj: T) -> None:
+        for sink in self._sinks:
+            sink.upsert(obj)
+
+    @override
+    def delete(self, obj: T) -> None:
+        for sink in self._sinks:
+            sink.delete(obj)

@@ -11,8 +11,7 @@ from typing import Any, Final
 import yaml
 from typing_extensions import override
 
-from wire.writtenout import WrittenOut
-from wire.yamlplace import why_not_yaml
+from wire.yaml_text import WrittenOut, why_not_yaml
 
 #: A file of 32 GPUs with an entry each has 5 KiB.
 MOST_BYTES: Final = 65_536

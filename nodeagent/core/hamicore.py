@@ -59,7 +59,7 @@ def limits(tenant: Sequence[Tenancy]) -> Limits | None:
     """Return the limits of a tenant; None for none.
 
     The library numbers GPUs as the container does, which the agent does not know. Pods with unequal limits are not
-    given the library (gpu/agentlimits.py); of equal parts of unlike GPUs the smallest counts.
+    given the library (gpu/limits.py); of equal parts of unlike GPUs the smallest counts.
     """
     caps = [one.cap_mib for one in tenant if one.cap_mib]
     percents = [one.compute_percent for one in tenant if 0 < one.compute_percent < _ALL_COMPUTE]

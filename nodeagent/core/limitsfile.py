@@ -1,6 +1,6 @@
 """The CDI file with what limits tenants' containers, one device for each pod. Pure.
 
-A container names the device ``moorage.dev/limits=POD-UID`` where its Binding did (gpu/agentlimits.py). The runtime
+A container names the device ``moorage.dev/limits=POD-UID`` where its Binding did (gpu/limits.py). The runtime
 refuses a container whose device is not in the file. So a container never starts without its limits.
 """
 

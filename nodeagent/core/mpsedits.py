@@ -20,7 +20,7 @@ def wanted(tenant: Sequence[Tenancy]) -> Wanted | None:
     """Return what a tenant is held to; None where MPS does not serve it.
 
     A client has one pipe directory, and so one server and one GPU. Pods with several are not given one
-    (gpu/agentlimits.py).
+    (gpu/limits.py).
     """
     if len(tenant) != 1 or tenant[0].mode not in _MODES:
         return None

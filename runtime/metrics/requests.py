@@ -15,7 +15,7 @@ import anyio
 from prometheus_client import Counter, Histogram
 
 from kube.client.errors import Timeout, Unreachable
-from kube.client.lag import WatchLag
+from kube.client.server_time import WatchLag
 from kube.client.transport import OBJECT_BYTES, Response, Transport
 from kube.watch.reflector import Reflector
 from runtime.metrics.declared import (

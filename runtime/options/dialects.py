@@ -32,15 +32,15 @@ def read(name: str) -> DialectSettings:
         return DialectSettings()
     from pathlib import Path  # noqa: PLC0415 - as above
 
-    from gpu.dialects import settingsfile  # noqa: PLC0415
-    from gpu.refusal import told  # noqa: PLC0415
+    from gpu.dialects import settings_file  # noqa: PLC0415
+    from gpu.translation import told  # noqa: PLC0415
 
     try:
         text = Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise BadInput(f"{name}: {why}") from error
-    found = settingsfile.of_cluster(text)
+    found = settings_file.of_cluster(text)
     if isinstance(found, DialectSettings):
         return found
     raise BadInput(f"{name}: {'; '.join(told(mistake) for mistake in found)}")

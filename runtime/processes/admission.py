@@ -13,16 +13,15 @@ import anyio
 import msgspec
 from typing_extensions import override
 
+from admission.app import run as serve_admission
 from admission.certificates.rotation import Rotation, SelfMade
 from admission.certificates.tls import Files, FilesShown, Shown
-from admission.observing import Answered, Observer
-from admission.run import run as serve_admission
-from admission.server import Endpoint
+from admission.server import Answered, Endpoint, Observer
 from admission.settings import Choices, Settings
 from kube.client.api import Api
 from kube.client.clock import SystemClock
 from kube.client.retry import Retry
-from kube.client.serverclock import ServerClock
+from kube.client.server_time import ServerClock
 from kube.lead.lease import incarnation
 from kube.watch.reflector import Reflector
 from runtime import connections, process

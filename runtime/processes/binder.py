@@ -12,10 +12,10 @@ from typing_extensions import override
 
 from binder.app import Binder
 from binder.core.reservation_pod import ReservationTemplate
-from binder.report.standing import Standing
+from binder.report.status import Standing
 from binder.settings import BinderSettings
-from binder.telemetry.observing import Observer, Stage
-from gpu.cause import Cause
+from binder.telemetry.tracing import Observer, Stage
+from gpu.attempts import Cause
 from kube.client.api import Api
 from kube.client.clock import SystemClock
 from kube.events import EventRecorder

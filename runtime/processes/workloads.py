@@ -13,6 +13,10 @@ from kube.client.clock import SystemClock
 from kube.events import EventRecorder
 from kube.lead.replica import Replica
 from kube.telemetry.tracing import Tracer
+from podgrouper.app import Workloads
+from podgrouper.core.answers import Code, Why
+from podgrouper.settings import WorkloadSettings
+from podgrouper.telemetry.observer import Observer, Outcome, Wrote
 from runtime import process
 from runtime.kai_beside import POD_GROUPER
 from runtime.metrics.declared import GROUPED_PODS, POD_GROUPS_WRITTEN, UNGROUPED
@@ -20,10 +24,6 @@ from runtime.metrics.registry import Registry
 from runtime.metrics.requests import count_watches
 from runtime.replicas import Own, run_replica
 from runtime.settings.workloads import WorkloadsOptions
-from workloads.app import Workloads
-from workloads.core.values import Code, Why
-from workloads.settings import WorkloadSettings
-from workloads.telemetry.observing import Observer, Outcome, Wrote
 
 
 class GroupingCounted(Observer):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from admission.adopt import ORIGINS
+from admission.adoption import ORIGINS
 from admission.settings import Choices, Guard, HandOver, Settings
 from runtime.settings import kinds
 from runtime.settings.common import Component

@@ -6,8 +6,8 @@ from typing import Annotated, Final
 
 import msgspec
 
-from gpu.cdi import Cdi
-from gpu.memorycaps import MemoryCaps
+from gpu.container_devices import Cdi
+from gpu.limits import MemoryCaps
 from kube.lead.lease import LeaseSettings
 from runtime.kai_beside import IfKaiStarts
 from runtime.settings import kinds

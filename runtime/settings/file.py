@@ -13,8 +13,7 @@ from typing import Any, Final
 import yaml
 
 from runtime.settings.declaration import Declared, nearest, read_many
-from wire.writtenout import WrittenOut
-from wire.yamlplace import why_not_yaml
+from wire.yaml_text import WrittenOut, why_not_yaml
 
 LONGEST: Final = 65_536
 _NULL: Final = "tag:yaml.org,2002:null"

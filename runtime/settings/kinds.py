@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from gpu.cdi import Cdi
+from gpu.container_devices import Cdi
 from runtime import text as durations
 from wire.quantity import NANO, MalformedQuantity, parse_nano
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from podgrouper.settings import WorkloadSettings
 from runtime.settings import kinds
 from runtime.settings.common import Replica
 from runtime.settings.declaration import Setting
-from workloads.settings import WorkloadSettings
 
 
 class WorkloadsOptions(Replica, frozen=True, kw_only=True):

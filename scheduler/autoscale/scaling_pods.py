@@ -16,10 +16,9 @@ from typing import Any, Final
 import anyio
 import msgspec
 
-from kube.client.api import Api
+from kube.client.api import Api, remove
 from kube.client.clock import Clock, monotonic_ns
 from kube.client.errors import AlreadyExists, ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound
-from kube.client.removal import remove
 from kube.client.resources import PODS
 from kube.telemetry.logevents import LogEvent, about
 from kube.watch.reflector import Reflector

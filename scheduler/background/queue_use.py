@@ -16,9 +16,9 @@ import anyio
 import msgspec
 
 from kube.client.api import Api
+from kube.client.backoff import until_answered
 from kube.client.clock import Clock
 from kube.client.errors import ApiError, Forbidden, NotFound
-from kube.client.patience import until_answered
 from kube.client.resources import CONFIG_MAPS
 from scheduler.background.prometheus import Malformed, NoAnswer, asking, queries, sums, used
 from scheduler.core.model.settings import NodePool, own_name

@@ -16,12 +16,11 @@ from typing import Final
 import anyio
 
 from kube.client.api import Api
+from kube.client.backoff import doubled_s
 from kube.client.clock import Clock
 from kube.client.errors import ApiError
-from kube.client.patience import doubled_s
 from kube.client.resources import POD_GROUPS, PODS
-from kube.eventbursts import Bursts
-from kube.events import EventRecorder
+from kube.events import Bursts, EventRecorder
 from kube.telemetry.logevents import LogEvent, about
 from kube.watch.signal import Signal
 from scheduler.conditions import messages

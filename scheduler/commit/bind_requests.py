@@ -16,17 +16,16 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup
 
-from gpu import cause, handover, reservation
-from gpu.handover import Handover, PlannedDevice
+from gpu import attempts, bind_request, reservation
+from gpu.bind_request import Handover, PlannedDevice
 from gpu.request import GpuRequest, MigAsk
 from gpu.share import portion_text
 from kube import binding
 from kube.binding import FenceText, Identity
-from kube.client.api import Api
+from kube.client.api import Api, remove
+from kube.client.backoff import until_answered
 from kube.client.clock import Clock, monotonic_ns
 from kube.client.errors import AlreadyExists, ApiError, NotFound, Refused
-from kube.client.patience import until_answered
-from kube.client.removal import remove
 from kube.client.resources import BIND_REQUESTS, PODS
 from scheduler.core.model.plan import Placement
 from scheduler.core.model.records import BindRequestRecord
@@ -66,7 +65,7 @@ def request_manifest(
             "name": placement.name,
             "namespace": placement.namespace,
             "labels": {**of_node, **({} if pool is None else pool.labels)},
-            "annotations": {names.HANDOVER: handover.render(handed)},
+            "annotations": {names.HANDOVER: bind_request.render(handed)},
             "ownerReferences": [owner],
         },
         "spec": spec,
@@ -261,7 +260,7 @@ class HandedOver:
             self._forget(handed)  # bound or gone: the cluster has seen it, and the charge is no longer ours to keep
         elif handed.request in waiting.fences:
             is_last = handed.request == waiting.fences[0]
-            self._fail(handed, waiting.fenced_because if is_last else cause.Cause.WITHDRAWN.value)
+            self._fail(handed, waiting.fenced_because if is_last else attempts.Cause.WITHDRAWN.value)
 
     def _request_gone(self, request: str) -> None:
         pod_uid = self._pod_of.get(request)
@@ -322,11 +321,11 @@ class HandedOver:
 
     def _fail(self, handed: _Handed, because: str) -> None:
         placement = handed.placement
-        if cause.is_silence(because):
+        if attempts.is_silence(because):
             self._cache.cluster.commits.probation.fail(placement.node)
-        is_by_us = handed.is_taken_back and not cause.blames_node(because)
+        is_by_us = handed.is_taken_back and not attempts.blames_node(because)
         if not is_by_us and not self._may_try_next_device(placement, because):
-            is_blamed = cause.blames_node(because) or cause.taught_device(because)
+            is_blamed = attempts.blames_node(because) or attempts.taught_device(because)
             node = placement.node if is_blamed else ""
             self._cache.cluster.commits.failed(placement.pod_uid, node, because, now_ns=monotonic_ns())
         self._cache.cluster.commits.release(placement.pod_uid, attempt=placement.number)
@@ -345,7 +344,7 @@ class HandedOver:
 
         After that the node is out for this pod for a growing time: its larger cards, or those named, are taken.
         """
-        if not cause.taught_device(because):
+        if not attempts.taught_device(because):
             return False
         tries = self._taught.setdefault(placement.pod_uid, {})
         tries[placement.node] = tries.get(placement.node, 0) + 1

@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 import anyio
 import msgspec
 
-from gpu import claimedshare
+from gpu import bound_pod
 from kube import binding
 from kube.binding import Identity
 from kube.client.api import Api
@@ -415,7 +415,7 @@ class Preparing:
         taken = None if pod is None else pod.taken(placement.alternative)
         if made.share is None or taken is None:
             return {}
-        return claimedshare.metadata(made.share, taken, node=placement.node, at_ns=self._api.clock.now_ns())
+        return bound_pod.claimed_metadata(made.share, taken, node=placement.node, at_ns=self._api.clock.now_ns())
 
     def _is_reserved(self, placement: Placement, choice: ClaimChoice, written: Written) -> bool:
         """Whether what was written is seen. Raises _NotBound if a later write has taken it back."""

@@ -20,8 +20,8 @@ import msgspec
 from kube import binding
 from kube.binding import Identity
 from kube.client.api import Api
+from kube.client.backoff import until_answered
 from kube.client.errors import AlreadyExists, Conflict, Forbidden, NotFound, Refused
-from kube.client.patience import until_answered
 from kube.client.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, RESOURCE_CLAIMS
 from scheduler.core.convert import extended_resources
 from scheduler.core.convert.resource_claims import extended_for, quantity_text, resource_claim_record, written

@@ -17,23 +17,22 @@ from typing import Final
 import anyio
 import msgspec
 
-from gpu import beside, bound, charged, claimedshare
-from gpu.asked import PLAIN, asked
+from gpu import bound_pod, grant, limits
+from gpu.attempts import Cause
 from gpu.book import Tenant
-from gpu.cause import Cause
 from gpu.grant import BoundMetadata
-from gpu.memorycaps import MemoryCaps
-from gpu.refusal import Refusal
+from gpu.limits import MemoryCaps
 from gpu.request import NO_GPU
 from gpu.reservation import Reservation
-from gpu.translation import Translation
+from gpu.translate.asked import PLAIN, asked
+from gpu.translation import Refusal, Translation
 from kube import binding
 from kube.binding import FenceText, Identity
-from kube.bookwriter import BookWriter
+from kube.books import BookWriter
 from kube.client.api import Api
+from kube.client.backoff import until_answered
 from kube.client.clock import Clock, monotonic_ns
-from kube.client.patience import until_answered
-from kube.clusterpolicies import CdiNames
+from kube.cluster_policies import CdiNames
 from kube.events import EventRecorder
 from kube.telemetry.logevents import LogEvent, about
 from scheduler.core.model.plan import Placement
@@ -242,7 +241,7 @@ class Direct:
         sharer.joined_s = sharer.joined_s or anyio.current_time()
         node, at_ns = sharer.placement.node, self._clock.now_ns()
         known = self._cache.cluster.node(node)
-        metadata = bound.metadata(
+        metadata = bound_pod.bound_metadata(
             action.taken,
             action.grant,
             action.devices,
@@ -250,9 +249,9 @@ class Direct:
             at_ns=at_ns,
             cdi=self._cdi.is_on,
             also=BoundMetadata(
-                {} if self._pool is None else self._pool.labels, charged.written(sharer.placement.charged)
+                {} if self._pool is None else self._pool.labels, grant.render_charged(sharer.placement.charged)
             ),
-            beside=beside.devices(
+            beside=limits.devices(
                 sharer.identity.uid,
                 action.taken,
                 enforces=() if known is None else known.enforces,
@@ -373,7 +372,7 @@ def _read(pod: Pod) -> PodView:
 
     KAI's ConfigMaps are the binder's: a pod that names some since it was decided on gets none here.
     """
-    found = asked(pod) if claimedshare.read(pod) is None else Translation(dialect=PLAIN, request=NO_GPU)
+    found = asked(pod) if bound_pod.read_claimed(pod) is None else Translation(dialect=PLAIN, request=NO_GPU)
     asks = None if isinstance(found, Refusal) else found
     request = asks.request if asks is not None else None
     return msgspec.structs.replace(view(pod), request=request, recorded=asks, config_maps="")

@@ -15,13 +15,12 @@ from typing import Any, Final
 import anyio
 import msgspec
 
-from gpu.asked import asked_on
-from gpu.capsinplace import BY_REPORT, NOT_IN_PLACE, Told, caps_condition
-from gpu.enforcement import DRIVER_CAP, MEMORY_CAP
-from gpu.nodeuse import NodeUse, State
+from gpu.limits import DRIVER_CAP, MEMORY_CAP
+from gpu.messages import unenforced_text
+from gpu.node_use import BY_REPORT, NOT_IN_PLACE, NodeUse, State, Told, caps_condition
 from gpu.reservation import Reservation
 from gpu.share import mib_of_fraction
-from gpu.telling import unenforced_text
+from gpu.translate.asked import asked_on
 from kube import binding
 from kube.binding import Identity
 from kube.client.api import Api

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import anyio
 
-from gpu.telling import note_text, taken_text
+from gpu.messages import note_text, taken_text
 from gpu.translation import LOSSES, Note, NoteCode
 from kube.events import EventRecorder
 from scheduler.core.model.devices import ResourceClaimRecord

@@ -5,7 +5,7 @@ named by its UID, so its successor of the same name is safe. Right before each r
 has to go.
 
 Evictions for others are told: an event for people, a line of the log, a count. Of many pods of one PodGroup, or of one
-namespace, the first have an event each, and the others one together (kube/eventbursts.py).
+namespace, the first have an event each, and the others one together (kube/events.py).
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ import anyio
 from anyio.abc import TaskGroup
 
 from kube.client.api import Api
+from kube.client.backoff import doubled_s
 from kube.client.errors import ApiError, Conflict, Forbidden, NotFound, Refused, ServerError, TooManyRequests
-from kube.client.patience import doubled_s
 from kube.client.resources import POD_GROUPS, PODS
-from kube.eventbursts import Bursts
-from kube.events import EventRecorder
+from kube.events import Bursts, EventRecorder
 from kube.telemetry.logevents import LogEvent, about
 from kube.watch.signal import Signal
 from scheduler.conditions.messages import moved_text, preempted_text, reclaimed_text

@@ -19,8 +19,8 @@ from typing import Final
 import anyio
 
 from kube.client.api import Api
+from kube.client.backoff import until_answered
 from kube.client.errors import ApiError, Conflict, NotFound, Refused, TooLate
-from kube.client.patience import until_answered
 from kube.client.resources import CONFIG_MAPS
 from scheduler.core.model.preemption import FailedClaim
 from scheduler.core.model.settings import NodePool, own_name

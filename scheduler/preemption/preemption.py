@@ -14,9 +14,9 @@ from typing import Final
 import anyio
 
 from kube.client.api import Api
+from kube.client.backoff import doubled_s
 from kube.client.clock import Clock
 from kube.client.errors import Refused
-from kube.client.patience import doubled_s
 from kube.events import EventRecorder
 from kube.telemetry.logevents import LogEvent, about
 from kube.watch.signal import Signal

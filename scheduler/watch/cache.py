@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, TypeVar
 import anyio
 import msgspec
 
-from gpu.fences import fences
+from gpu.attempts import fences
 from gpu.reservation import Reservation
 from kube.client.clock import monotonic_ns
 from kube.watch.signal import Signal

@@ -14,8 +14,8 @@ import anyio
 from anyio.abc import TaskStatus
 
 from kube.client.api import Api
+from kube.client.backoff import until_answered
 from kube.client.errors import ApiError, Forbidden, NotFound
-from kube.client.patience import until_answered
 from kube.client.resources import KUEUE_TOPOLOGIES, PODS
 from kube.watch.signal import Signal
 from scheduler.core.convert.pod_groups import topology_record

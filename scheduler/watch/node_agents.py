@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import anyio
 from anyio.abc import TaskStatus
 
-from gpu.nodeuse import Agent, NodeUse, agents, is_agent, node_use
+from gpu.node_use import Agent, NodeUse, agents, is_agent, node_use
 from kube.client.api import Api
 from kube.client.resources import GPU_NODES, PODS
 from kube.watch.reflector import Reflector

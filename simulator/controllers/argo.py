@@ -12,11 +12,11 @@ from typing import Any, Final
 
 import yaml
 
-from gpu.refusal import shown
+from gpu.translation import shown
 from simulator.controllers import argosteps
 from simulator.controllers.parts import Charge, Json, Placed, objects, placed
 from simulator.podmaking import Malformed, Template, child, identity, read_template
-from wire.yamlplace import why_not_yaml
+from wire.yaml_text import why_not_yaml
 
 #: Fields of a template that runs a pod.
 _RUNS: Final = ("container", "script", "containerSet")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from gpu.refusal import shown
+from gpu.translation import shown
 from simulator.controllers.parts import Json, objects
 from simulator.podmaking import Malformed, child
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from gpu.refusal import shown
+from gpu.translation import shown
 from simulator.podmaking import Made, Malformed, Template, child, make, owner_of
 
 Json = Mapping[str, Any]

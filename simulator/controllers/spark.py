@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from gpu.refusal import shown
+from gpu.translation import shown
 from simulator.controllers.parts import Charge, Json, Placed, number, placed
 from simulator.podmaking import Malformed, child, read_template
 

@@ -8,15 +8,15 @@ from typing import Any, Final
 import msgspec
 
 from kube.client.resources import POD_GROUPS, PODS
+from podgrouper.core import answers
+from podgrouper.core.answers import Group
+from podgrouper.core.grouping import group
+from podgrouper.core.owner_chain import Read
 from simulator.controllers import argo, jobset, kubeflow, lws, ray, spark, volcano
 from simulator.controllers.parts import Charge, Expand, Json, Placed, stored
 from simulator.podmaking import Made, Malformed, Template, owner_of
 from wire import names
 from wire.crds.podgroup import PodGroup
-from workloads.core import telling
-from workloads.core.grouping import group
-from workloads.core.values import Group
-from workloads.core.walk import Read
 
 _MOST_STEPS: Final = 1_000_000
 #: API version and kind -> what makes its pods.
@@ -119,7 +119,7 @@ def _grouped(placed: Sequence[Placed], namespace: str, pods: int) -> Workload:
             made = msgspec.structs.replace(each.made, body=body)
             members.append(Member(made, grouped, answer.part, each.template))
         else:
-            why = telling.told(answer)
+            why = answers.told(answer)
             members.append(Member(each.made, None, template=each.template))
     return Workload(beside, members, why)
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from gpu.miglayout import Place, Profile
+from gpu.mig import Place, Profile
 from nodeagent.core.mig.card import Spot
 
 CARD_MIB: Final = 80 * 1024

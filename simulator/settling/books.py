@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
+from gpu.bind_request import PlannedDevice
 from gpu.book import Book, Entry
-from gpu.handover import PlannedDevice
 from gpu.reservation import Reservation, name_for
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.pod_class import Demand, PodClass

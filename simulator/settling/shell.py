@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
-from gpu.charged import Charged
-from gpu.handover import PlannedDevice
+from gpu.bind_request import PlannedDevice
+from gpu.grant import Charged
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.devices import SliceRecord
 from scheduler.core.model.plan import (

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from gpu.charged import Charged, written
+from gpu.grant import Charged, render_charged
 from scheduler.core.convert.owners import controller_uid
 from wire import names
 from wire.core import Pod, PodStatus
@@ -59,7 +59,7 @@ def successor(pod: Pod, *, uid: str, rv: str, created: str) -> Pod:
 
 def bound(pod: Pod, node: str, *, rv: str, started: str, charged: Charged | None = None) -> Pod:
     """Return a pod that runs on a node since ``started``. ``charged``: what it was placed for in its queue."""
-    annotations = {**(pod.metadata.annotations or {}), **written(charged)}
+    annotations = {**(pod.metadata.annotations or {}), **render_charged(charged)}
     return msgspec.structs.replace(
         pod,
         metadata=msgspec.structs.replace(pod.metadata, resource_version=rv, annotations=annotations),

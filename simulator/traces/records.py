@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from gpu.handover import PlannedDevice
+from gpu.bind_request import PlannedDevice
 from gpu.request import NO_GPU, ContainerKind, ContainerRef, ContainerRequest, FractionAsk, GpuRequest
 from gpu.share import NANO_PER_DEVICE
 from scheduler.core.cluster import Cluster

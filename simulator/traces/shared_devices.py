@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from gpu.bind_request import PlannedDevice
 from gpu.book import Book
-from gpu.handover import PlannedDevice
 from gpu.reservation import Reservation
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.pod_class import Demand, PodClass

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from admission.bounds import Bounds
+from admission.raw_pod import Bounds
 from admission.review import PodAdmission
 from admission.settings import Settings
 from tests.admission.pods import Raw, half, pod, review

@@ -9,7 +9,7 @@ import pytest
 
 from admission.mutate import mutated
 from admission.settings import Choices, Settings
-from gpu.refusal import Refusal
+from gpu.translation import Refusal
 from tests.admission.pods import Raw, container, half, pod
 from wire import names
 

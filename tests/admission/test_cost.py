@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from admission.bounds import Bounds
+from admission.raw_pod import Bounds
 from admission.review import PodAdmission
 from admission.settings import Settings
 from tests.calls import calls

@@ -14,16 +14,15 @@ from admission.review import PodAdmission
 from admission.settings import Choices, Guard, HandOver, Settings
 from admission.validate import refusal_of_new
 from gpu import record
-from gpu.asked import needs_record
-from gpu.dialects import combine, vocabulary
 from gpu.dialects.settings import DialectSettings
-from gpu.refusal import Refusal, told
 from gpu.share import NANO_PER_DEVICE
-from gpu.translation import GivenDevice, Translation
+from gpu.translate import combine, registry
+from gpu.translate.asked import needs_record
+from gpu.translation import GivenDevice, Refusal, Translation, told
 from tests.admission.pods import Raw, env, patched, review
-from tests.gpu.dialects import test_combine
 from tests.gpu.dialects.everyrow import Case, every_row
 from tests.gpu.dialects.pods import asking
+from tests.gpu.translate import test_combine
 from wire import names
 from wire.core import Pod
 
@@ -69,7 +68,7 @@ def test_a_row_is_admitted_as_it_is_translated_offline_or_refused_in_the_same_wo
         "uid": review(new)["request"]["uid"],
         "allowed": True,
     }
-    assert not vocabulary.is_spoken(_resources_of(made))
+    assert not registry.is_spoken(_resources_of(made))
     _shares_are_handed_over(made, offline)
     _what_the_binding_says_is_read(made, offline)
     again = admission(case).mutating(review(made))

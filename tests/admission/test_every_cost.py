@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from admission.bounds import Bounds, entries
+from admission.raw_pod import Bounds, entries
 from admission.review import PodAdmission
 from admission.settings import Choices, Settings
 from tests.admission.pods import Raw, review

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from admission.grouping import grouped
-from admission.mutate import Mutated, mutated
+from admission.mutate import Mutated, grouped, mutated
 from admission.settings import Choices, Settings
 from tests.admission.pods import Raw, pod
 from wire import names

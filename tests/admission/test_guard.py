@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from admission import guard as device_guard
-from admission.containers import asks_for_gpu
+from admission.raw_pod import asks_for_gpu
 from admission.settings import Guard
 from tests.admission.pods import Raw, container, env, pod
 from wire import names

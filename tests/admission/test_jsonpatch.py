@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admission.jsonpatch import diff
+from admission.envelope import diff
 from tests.admission.pods import apply
 
 _keys = st.sampled_from(["a", "b", "x/y", "x~y", "~1", ""]) | st.text(max_size=4)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from admission.mutate import mutated
 from admission.settings import Choices, Guard, HandOver, Settings
-from gpu.refusal import Refusal
+from gpu.translation import Refusal
 from tests.admission.pods import Raw, container, env, half, pod
 from wire import names
 

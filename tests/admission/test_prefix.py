@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admission.prefix import new_prefix
-from gpu import configmaps
+from admission.mutate import new_prefix
+from gpu import container_devices
 from gpu.request import ContainerKind, ContainerRef
 
 LABEL = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
@@ -26,10 +26,10 @@ def _is_subdomain(name: str) -> bool:
 
 
 def _assert_valid(prefix: str, container: ContainerRef) -> None:
-    capabilities = configmaps.capabilities_name(prefix, container)
-    volume = configmaps.volume_name(capabilities)
+    capabilities = container_devices.capabilities_name(prefix, container)
+    volume = container_devices.volume_name(capabilities)
     assert _is_subdomain(capabilities)
-    assert _is_subdomain(configmaps.direct_env_name(capabilities))
+    assert _is_subdomain(container_devices.direct_env_name(capabilities))
     assert LABEL.fullmatch(volume)
     assert len(volume) <= 63
 
@@ -60,10 +60,10 @@ def test_the_base_is_the_first_name_there_is_made_valid(metadata: dict[str, Any]
 
 
 def test_names_of_the_two_config_maps_and_the_volume() -> None:
-    assert configmaps.capabilities_name("t-abc-shared-gpu", C0) == "t-abc-shared-gpu-0"
-    assert configmaps.capabilities_name("t-abc-shared-gpu", I1) == "t-abc-shared-gpu-i1"
-    assert configmaps.direct_env_name("t-abc-shared-gpu-0") == "t-abc-shared-gpu-0-evar"
-    assert configmaps.volume_name("a.b-abc-shared-gpu-0") == "a-b-abc-shared-gpu-0-vol"
+    assert container_devices.capabilities_name("t-abc-shared-gpu", C0) == "t-abc-shared-gpu-0"
+    assert container_devices.capabilities_name("t-abc-shared-gpu", I1) == "t-abc-shared-gpu-i1"
+    assert container_devices.direct_env_name("t-abc-shared-gpu-0") == "t-abc-shared-gpu-0-evar"
+    assert container_devices.volume_name("a.b-abc-shared-gpu-0") == "a-b-abc-shared-gpu-0-vol"
 
 
 @given(

@@ -18,14 +18,23 @@ import pytest
 from anyio.streams.tls import TLSAttribute
 from typing_extensions import override
 
-from admission.accepting import Limits
+from admission.certificates.pair import ServingCertificate, serving_certificate
 from admission.certificates.tls import Files, FilesShown
-from admission.certs import ServingCertificate, serving_certificate
-from admission.objects.others import Others
+from admission.connections import Limits
+from admission.objects.queue import Others
 from admission.objects.review import ObjectAdmission
-from admission.observing import Answered, Observer, Unobserved
 from admission.review import PodAdmission
-from admission.server import MUTATE_PATH, POD_GROUP_PATH, QUEUE_PATH, VALIDATE_PATH, Endpoint, WebhookServer
+from admission.server import (
+    MUTATE_PATH,
+    POD_GROUP_PATH,
+    QUEUE_PATH,
+    VALIDATE_PATH,
+    Answered,
+    Endpoint,
+    Observer,
+    Unobserved,
+    WebhookServer,
+)
 from admission.settings import Settings
 from kube.client.clock import SystemClock
 from tests.admission.objects.queues import Raw, beside, group_review, queue, queue_review, raw, raw_group

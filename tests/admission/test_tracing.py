@@ -9,7 +9,7 @@ import pytest
 from admission.review import PodAdmission
 from admission.settings import Settings
 from admission.tracing import Traced
-from gpu import room
+from gpu import bound_pod
 from kube.telemetry.tracing import Tracer
 from tests.admission.pods import Raw, half, patched, pod, review
 from tests.tracing.taken import Spans
@@ -94,7 +94,7 @@ def test_what_is_not_sampled_says_so_to_all_processes_after_admission(spans: Spa
 
 
 def test_a_pod_with_hardly_any_room_for_annotations_is_not_written_on(spans: Spans) -> None:
-    large = half(annotations={"notes": "x" * (room.LARGEST // 2)})
+    large = half(annotations={"notes": "x" * (bound_pod.LARGEST // 2)})
     assert traceparent_of(admitted(tracing(spans), large)) is None
 
 

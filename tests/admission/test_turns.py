@@ -20,9 +20,8 @@ import anyio.to_thread
 import msgspec
 from typing_extensions import override
 
-from admission.observing import Answered, Unobserved
 from admission.review import PodAdmission
-from admission.server import MUTATE_PATH
+from admission.server import MUTATE_PATH, Answered, Unobserved
 from admission.settings import Settings
 from tests.admission.pods import half, pod, review
 from tests.admission.test_server import Serve, Site, certificate, serve

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from admission import bounds
-from admission.bounds import Bounds
+from admission import raw_pod
+from admission.raw_pod import Bounds
 from tests.admission.pods import Raw
 from tests.gpu.dialects.everyrow import Case
 from wire import names
@@ -146,14 +146,14 @@ def structures() -> Iterator[tuple[str, Grow]]:
 
 def largest(pod: Raw) -> Raw:
     """As many containers, and then annotations that look like requests, as a pod of this kind may have."""
-    more = _ADMITTED.containers - bounds.containers(pod)
+    more = _ADMITTED.containers - raw_pod.containers(pod)
     each = _entries(_halves(pod, 2)) - _entries(_halves(pod, 1))
     grown = _halves(pod, min(more, (_ADMITTED.entries - _entries(pod)) // each - 1))
     return _many_annotations(grown, _ADMITTED.entries - _entries(_many_annotations(grown, 0)))
 
 
 def _entries(pod: Raw) -> int:
-    _, count = bounds.entries(pod, 10**9)
+    _, count = raw_pod.entries(pod, 10**9)
     return count
 
 

@@ -511,7 +511,7 @@ THREATS: Final = (
         Layer.RULE,
         [
             "tests/attacks/test_owners: leads_into_no_other_namespace",
-            "tests/workloads/test_attackers: a_name_that_is_a_path, a_name_of_a_gang_that_is_a_path",
+            "tests/podgrouper/test_attackers: a_name_that_is_a_path, a_name_of_a_gang_that_is_a_path",
         ],
     ),
     Threat(
@@ -532,7 +532,7 @@ THREATS: Final = (
         Layer.RULE,
         [
             "tests/attacks/test_owners: opens_no_watch",
-            "tests/workloads/test_attackers: a_name_that_is_a_query, many_pods_with_queries",
+            "tests/podgrouper/test_attackers: a_name_that_is_a_query, many_pods_with_queries",
         ],
     ),
     Threat(
@@ -540,21 +540,21 @@ THREATS: Final = (
         "owners whose reads take long, to hold all places of the component that groups pods",
         "a namespace has a quarter of the places, and takes turns with others",
         Layer.BOUND,
-        ["tests/workloads/test_attackers: owners_answer_never", "tests/workloads/work/test_backlog: fills_its_share"],
+        ["tests/podgrouper/test_attackers: owners_answer_never", "tests/podgrouper/work/test_backlog: fills_its_share"],
     ),
     Threat(
         "W1",
         "the UID of another namespace's object as owner, to have its labels and annotations copied into a PodGroup",
         "only an object of the pod's namespace with that group, kind, name and UID is its owner",
         Layer.RULE,
-        ["tests/attacks/test_owners: brings_nothing_of_it_along", "tests/workloads/test_attackers: are_not_copied"],
+        ["tests/attacks/test_owners: brings_nothing_of_it_along", "tests/podgrouper/test_attackers: are_not_copied"],
     ),
     Threat(
         "W2",
         "an owner of a kind that does not exist, with another Job's UID, so that its pods stay ungrouped",
         "what is known of an object is kept by group, kind, namespace, name and UID",
         Layer.RULE,
-        ["tests/attacks/test_owners: keeps_it_from_no_group", "tests/workloads/read/test_owners: a_forged_reference"],
+        ["tests/attacks/test_owners: keeps_it_from_no_group", "tests/podgrouper/read/test_owners: a_forged_reference"],
     ),
     Threat(
         "W4",
@@ -562,8 +562,8 @@ THREATS: Final = (
         "its key and its back-off are its own",
         Layer.RULE,
         [
-            "tests/workloads/test_attackers: has_no_pod_of_the_owner",
-            "tests/workloads/core/test_reading: with_the_uid_of_an_owner_alone",
+            "tests/podgrouper/test_attackers: has_no_pod_of_the_owner",
+            "tests/podgrouper/core/test_reading: with_the_uid_of_an_owner_alone",
         ],
     ),
     Threat(
@@ -656,8 +656,8 @@ THREATS: Final = (
         "8 KiB of a pod are kept, 8 MiB of a namespace, 64 MiB in all; the rest is read again when it is its turn",
         Layer.BOUND,
         [
-            "tests/workloads/watch/test_sinks",
-            "tests/workloads/read/test_owners: no_more_than_the_share, too_long",
+            "tests/podgrouper/watch/test_sinks",
+            "tests/podgrouper/read/test_owners: no_more_than_the_share, too_long",
             "tests/sharing/test_pods",
         ],
     ),

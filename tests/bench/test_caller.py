@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from admission.certificates import tls
-from admission.certs import serving_certificate
+from admission.certificates.pair import serving_certificate
 from bench.caller import Order, carried_out
 from bench.reviews import Recorded
 from kube.client.clock import SystemClock

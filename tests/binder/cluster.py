@@ -15,10 +15,10 @@ from anyio.abc import TaskGroup
 
 from binder.app import Binder
 from binder.settings import BinderSettings
+from gpu import bind_request
 from gpu import book as device_book
-from gpu import handover
+from gpu.bind_request import Handover, PlannedDevice
 from gpu.book import Book
-from gpu.handover import Handover, PlannedDevice
 from kube.client import errors
 from kube.client.api import Api
 from kube.client.resources import BIND_REQUESTS, NODES, PODS, Resource
@@ -202,7 +202,7 @@ class Cluster:
         body = {
             "metadata": {
                 "name": meta.name,
-                "annotations": {names.HANDOVER: handover.render(handed)},
+                "annotations": {names.HANDOVER: bind_request.render(handed)},
                 "ownerReferences": [owner],
             },
             "spec": {"podName": meta.name, "selectedNode": node, "selectedGPUGroups": list(groups)},

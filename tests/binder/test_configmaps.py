@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from gpu.cdi import Cdi
+from gpu.container_devices import Cdi
 from kube.client.errors import NotFound
 from kube.client.resources import CONFIG_MAPS, PODS
 from kube.memory.calls import Call

@@ -10,7 +10,7 @@ import pytest
 from gpu import grant, record
 from gpu import reservation as reservations
 from gpu.book import Entry, Tenant
-from gpu.memorycaps import MemoryCaps
+from gpu.limits import MemoryCaps
 from gpu.request import ContainerKind, ContainerRef, ContainerRequest, FractionAsk, GpuRequest
 from gpu.translation import Cards, Translation
 from kube import books

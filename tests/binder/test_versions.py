@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpu import handover
-from gpu.handover import Handover, PlannedDevice
+from gpu import bind_request
+from gpu.bind_request import Handover, PlannedDevice
 from kube.client.resources import BIND_REQUESTS, PODS
 from tests.binder.cluster import BINDER, HALF, RESERVATIONS, TEAM, cluster
 from tests.conftest import AnyioBackend
@@ -39,7 +39,7 @@ async def test_an_order_of_a_later_version_waits_for_a_binder_that_understands_i
     async with cluster() as it:
         pod = await it.pod("p")
         handed = Handover(pod.metadata.resource_version, (PlannedDevice("g", HALF),))
-        text = handover.render(handed)
+        text = bind_request.render(handed)
         later = text.replace('"nano":', '"ofALaterVersion":1,"nano":')
         assert later != text
         body = {

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from cli.main import _parser, main
-from gpu.cdi import Cdi
+from gpu.container_devices import Cdi
 from tests.cli.given import options
 
 

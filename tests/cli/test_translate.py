@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from cli import offline, translate
 from cli.main import main
-from gpu.dialects.saying import TARGETS
 from gpu.dialects.settings import DialectSettings
+from gpu.translate.say import TARGETS
 from runtime.output import Progress
 from tests.cli.terminal import Terminal, Watch
 

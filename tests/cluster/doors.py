@@ -12,8 +12,8 @@ from typing import Any
 import aiohttp
 import anyio
 
+from admission.certificates.pair import serving_certificate
 from admission.certificates.tls import Files, FilesShown
-from admission.certs import serving_certificate
 from admission.manifests import UrlEndpoint
 from admission.review import PodAdmission
 from admission.server import Endpoint, WebhookServer

@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from admission.certs import serving_certificate
+from admission.certificates.pair import serving_certificate
 from admission.manifests import UrlEndpoint, adoption_manifest, webhook_manifests
 from admission.review import PodAdmission
 from admission.settings import Settings

@@ -14,9 +14,9 @@ from typing import Any
 import anyio
 import pytest
 
+from admission.app import run
 from admission.certificates.rotation import CONFIGURATIONS, Rotation, SelfMade
 from admission.manifests import UrlEndpoint, adoption_manifest, queue_manifest, webhook_manifests
-from admission.run import run
 from admission.server import Endpoint
 from admission.settings import Settings
 from kube.client.api import Api
@@ -24,7 +24,7 @@ from kube.client.clock import SystemClock
 from kube.client.config import plain
 from kube.client.http import HttpTransport
 from kube.client.retry import Retry
-from kube.client.serverclock import ServerClock
+from kube.client.server_time import ServerClock
 from tests.admission.pods import half
 from tests.cluster.doors import Door, opened
 from tools.cluster.plane import ControlPlane

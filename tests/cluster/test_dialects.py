@@ -15,10 +15,10 @@ from admission.manifests import webhook_manifests
 from admission.review import PodAdmission
 from admission.settings import Choices, Settings
 from gpu import record
-from gpu.asked import needs_record
-from gpu.dialects import combine, vocabulary
 from gpu.dialects.settings import DialectSettings
-from gpu.refusal import Refusal, told
+from gpu.translate import combine, registry
+from gpu.translate.asked import needs_record
+from gpu.translation import Refusal, told
 from tests.cluster.doors import Door, Object, opened, registered, served
 from tests.gpu.dialects.everyrow import Case, every_row
 from tools.cluster.plane import ControlPlane
@@ -113,7 +113,7 @@ async def test_a_row_is_stored_as_it_is_translated_offline(case: Case, answers: 
     annotations = answer.body["metadata"].get("annotations") or {}
     assert annotations.get(names.GPU_RECORD) == (record.render(offline) if needs_record(offline) else None)
     assert answer.warnings == len(set(offline.notes))
-    assert not vocabulary.is_spoken(msgspec.convert({"spec": answer.body["spec"]}, Pod))
+    assert not registry.is_spoken(msgspec.convert({"spec": answer.body["spec"]}, Pod))
 
 
 def _is_refused(answer: Answer, offline: Refusal) -> None:

@@ -16,10 +16,10 @@ import aiohttp
 import anyio
 import pytest
 
+from admission.app import run
+from admission.certificates.pair import serving_certificate
 from admission.certificates.tls import Files, FilesShown
-from admission.certs import serving_certificate
 from admission.manifests import UrlEndpoint, webhook_manifests
-from admission.run import run
 from admission.server import Endpoint
 from admission.settings import HandOver, Settings
 from kube.client.api import Api

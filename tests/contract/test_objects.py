@@ -10,7 +10,7 @@ import pytest
 
 from kube.client.clock import SystemClock
 from kube.client.resources import CONFIG_MAPS
-from kube.client.serverclock import ServerClock
+from kube.client.server_time import ServerClock
 from tests.contract.cluster import MERGE, Cluster, config_map, event
 from wire.rfc3339 import parse_ns
 

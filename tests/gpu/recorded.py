@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from gpu import record
-from gpu.dialects import aliyun, hami, koordinator, metagpu, nvfractions, volcano, volcanoshare
+from gpu.dialects import aliyun, hami, koordinator, metagpu, nvfractions, volcano, volcano_share
 from gpu.request import (
     Ask,
     ContainerKind,
@@ -23,7 +23,7 @@ from gpu.translation import Translation, Wishes
 
 #: Dialects of which a Binding writes something, and others.
 DIALECTS = (
-    *(each.NAME for each in (aliyun, metagpu, nvfractions, hami, volcano, volcanoshare, koordinator)),
+    *(each.NAME for each in (aliyun, metagpu, nvfractions, hami, volcano, volcano_share, koordinator)),
     "kai",
     "clearml",
     "replicas",

@@ -3,8 +3,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gpu.agentlimits import are_given, named, serving, were_given
-from gpu.memorycaps import MemoryCaps, caps
+from gpu.limits import MemoryCaps, are_given, caps, named, serving, were_given
 from gpu.request import ContainerKind, ContainerRef, ContainerRequest, FractionAsk, GpuRequest, MemoryAsk, SharedAsk
 from gpu.translation import Translation, Wishes
 from wire import names

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpu import beside
-from gpu.memorycaps import MemoryCaps
+from gpu import limits
+from gpu.limits import MemoryCaps
 from gpu.request import MemoryAsk
 from tests.gpu.test_agentlimits import asks
 
@@ -25,6 +25,6 @@ def test_each_device_is_named_where_its_node_has_it(
     enforces: tuple[str, ...], shows_tenants: bool, memory_caps: MemoryCaps, given: tuple[str, ...]
 ) -> None:
     pod = asks((MemoryAsk(mem_mib=1024),))
-    named = beside.devices(POD, pod, enforces=enforces, shows_tenants=shows_tenants, memory_caps=memory_caps)
+    named = limits.devices(POD, pod, enforces=enforces, shows_tenants=shows_tenants, memory_caps=memory_caps)
     assert named == given
-    assert all(each.startswith(beside.PREFIXES) for each in named)
+    assert all(each.startswith(limits.PREFIXES) for each in named)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from gpu import book as device_book
-from gpu import room
+from gpu import bound_pod
 from gpu.book import EMPTY, Book, ComputeTaken, DeviceFull, Entry, MalformedBook, ModeConflict, OtherAttempt, Tenant
 from gpu.share import MOST_TENANTS, NANO_PER_DEVICE, nano_from_memory
 from tests.fuzzing import fuzzed
@@ -75,7 +75,7 @@ def test_so_many_tenants_would_not_fit_the_annotations_of_a_pod() -> None:
     """So nobody meets that number: each takes a UID, an attempt's UUID and a time at least."""
     ids = [str(uuid.UUID(int=number)) for number in range(MOST_TENANTS)]
     shortest = [Tenant(each, Entry(1, attempt=each, rv="1", since=1_767_225_600, pod="a/b")) for each in ids]
-    assert len(device_book.render(joined(*shortest))) > room.LARGEST
+    assert len(device_book.render(joined(*shortest))) > bound_pod.LARGEST
 
 
 def test_tenants_join_all_or_none() -> None:

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from gpu import bound, grant, room
-from gpu.dialects import combine, metagpu
+from gpu import bound_pod, grant
+from gpu.dialects import metagpu
 from gpu.dialects.settings import AliyunSettings, DialectSettings, MetagpuSettings, VolcanoSettings
 from gpu.grant import DeviceGrant, Grant
 from gpu.request import (
@@ -22,6 +22,7 @@ from gpu.request import (
     charge_nano,
 )
 from gpu.share import NANO_PER_DEVICE
+from gpu.translate import combine
 from gpu.translation import GivenDevice, Translation, Wishes
 from tests.gpu.dialects.pods import asking, pod
 from tests.gpu.recorded import DIALECTS, recorded
@@ -41,7 +42,7 @@ def bind(translation: Translation, *, card_mib: int = CARD_MIB, cdi: bool = Fals
     nanos = [charge_nano(ask, card_mib) or NANO_PER_DEVICE for ask in translation.request.shared]
     granted = Grant("attempt", tuple(DeviceGrant(f"g{n}", f"R{n}", f"GPU-{n}", nano) for n, nano in enumerate(nanos)))
     devices = [GivenDevice(d.uuid, n, card_mib, d.nano) for n, d in enumerate(granted.devices)]
-    return bound.metadata(translation, granted, devices, node="node-1", at_ns=AT_NS, cdi=cdi)
+    return bound_pod.bound_metadata(translation, granted, devices, node="node-1", at_ns=AT_NS, cdi=cdi)
 
 
 @pytest.mark.parametrize("cdi", [False, True])
@@ -285,7 +286,7 @@ def test_a_card_that_does_not_tell_its_memory_or_index_is_written_all_the_same()
         found = translated(asked)
         granted = Grant("attempt", (DeviceGrant("g", "R", "GPU-0", NANO_PER_DEVICE // 4),))
         devices = [GivenDevice("GPU-0", -1, 0, NANO_PER_DEVICE // 4)]
-        said = beside_ours(bound.metadata(found, granted, devices, node="n", at_ns=AT_NS))
+        said = beside_ours(bound_pod.bound_metadata(found, granted, devices, node="n", at_ns=AT_NS))
         assert said
 
 
@@ -297,7 +298,7 @@ def test_a_binding_of_any_record_can_be_posted_and_has_room(translation: Transla
     for request in (translation.request, *translation.alternatives):
         written = _longest(translation, request)
         assert all(KEY.fullmatch(key) for key in written)
-        assert allowed == 0 or allowed + _size(written) <= room.LARGEST
+        assert allowed == 0 or allowed + _size(written) <= bound_pod.LARGEST
 
 
 @pytest.mark.parametrize("unit", [0, 7])
@@ -314,11 +315,11 @@ def test_the_largest_pods_of_a_dialect_have_room(
     )
     allowed = _allowed(translation)
     assert allowed > 0 or dialect == metagpu.NAME
-    assert allowed == 0 or allowed + _size(_longest(translation, request)) <= room.LARGEST
+    assert allowed == 0 or allowed + _size(_longest(translation, request)) <= bound_pod.LARGEST
 
 
 def _allowed(translation: Translation) -> int:
-    refusal = room.cramped({"": "x" * room.LARGEST}, translation)
+    refusal = bound_pod.cramped({"": "x" * bound_pod.LARGEST}, translation)
     assert refusal is not None
     return int(refusal.allowed.split()[2])
 
@@ -335,9 +336,9 @@ def _longest(translation: Translation, request: GpuRequest) -> dict[str, str]:
     )
     devices = [GivenDevice(d.uuid, 999_999_999 - n, 999_999_999, d.nano) for n, d in enumerate(granted.devices)]
     taken = msgspec.structs.replace(translation, request=request)
-    return bound.metadata(taken, granted, devices, node="n" * 253, at_ns=2**63 - 1).annotations
+    return bound_pod.bound_metadata(taken, granted, devices, node="n" * 253, at_ns=2**63 - 1).annotations
 
 
 def test_a_device_without_its_reservation_is_never_told_of() -> None:
     with pytest.raises(ValueError, match="shorter"):
-        bound.given(Grant("attempt", devices=(DeviceGrant("g", "R", "GPU-a", NANO_PER_DEVICE),)), [])
+        bound_pod.given(Grant("attempt", devices=(DeviceGrant("g", "R", "GPU-a", NANO_PER_DEVICE),)), [])

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpu.capsinplace import Told, caps_condition
-from gpu.nodeuse import NodeUse, State, TenantUse
+from gpu.node_use import NodeUse, State, TenantUse, Told, caps_condition
 
 CAPS = {"GPU-b": 5_000, "GPU-a": 20_000}
 CAP = "20000 MiB on GPU-a and 5000 MiB on GPU-b"

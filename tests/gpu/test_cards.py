@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpu.cards import cards_mib, integer
+from gpu.node_resources import cards_mib, integer
 from wire import names
 
 MOST = 16 * 1024 * 1024

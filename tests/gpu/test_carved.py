@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpu.carved import Carved, Stage, carvings
+from gpu.mig import Carved, Stage, carvings
 from wire.crds.gpunode import GpuNode
 
 LAYOUT = [{"profile": "3g.40gb", "start": 4}, {"profile": "2g.20gb", "start": 0}]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpu.cause import Cause, blames_node, is_silence, taught_device
+from gpu.attempts import Cause, blames_node, is_silence, taught_device
 
 LEARNED = {Cause.CARD_TOO_SMALL, Cause.OTHER_DEVICE}
 NODES = {Cause.RESERVATION_LOST, Cause.DEVICE_CLAIMED, Cause.REFUSED, Cause.NOT_JOINABLE, Cause.NOT_ENFORCED}

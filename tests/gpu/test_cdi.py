@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpu import cdi
+from gpu import container_devices
 from wire.clusterpolicy import ClusterPolicy
 
 
@@ -44,7 +44,7 @@ def policy(version: str | None = None, **fields: Any) -> ClusterPolicy:
     ],
 )
 def test_cdi_is_on_by_kais_rule(found: ClusterPolicy | None, expected: bool) -> None:
-    assert cdi.is_on(found) is expected
+    assert container_devices.is_on(found) is expected
 
 
 @pytest.mark.parametrize(
@@ -57,13 +57,13 @@ def test_cdi_is_on_by_kais_rule(found: ClusterPolicy | None, expected: bool) -> 
     ],
 )
 def test_the_nri_plugin_needs_cdi(found: ClusterPolicy | None, expected: bool) -> None:
-    assert cdi.has_nri_plugin(found) is expected
+    assert container_devices.has_nri_plugin(found) is expected
 
 
 def test_each_device_of_a_list_is_named_in_full() -> None:
-    assert cdi.listed(["GPU-a", "MIG-b"], cdi=False) == "GPU-a,MIG-b"
+    assert container_devices.listed(["GPU-a", "MIG-b"], cdi=False) == "GPU-a,MIG-b"
     kind = "k8s.device-plugin.nvidia.com/gpu="
-    assert cdi.listed(["GPU-a", "MIG-b"], cdi=True) == f"{kind}GPU-a,{kind}MIG-b"
+    assert container_devices.listed(["GPU-a", "MIG-b"], cdi=True) == f"{kind}GPU-a,{kind}MIG-b"
 
 
 UID = "0d2f3a5e-0000-4000-8000-000000000001"
@@ -110,7 +110,7 @@ def mounted(variable: str, mode: str) -> set[str]:
 def test_the_runtime_mounts_gpus_and_the_view_or_gpus_alone(
     has_cdi: bool, beside: list[str], mode: str, there: set[str]
 ) -> None:
-    assert mounted(cdi.listed(["GPU-a", "MIG-b"], cdi=has_cdi, beside=beside), mode) == there
+    assert mounted(container_devices.listed(["GPU-a", "MIG-b"], cdi=has_cdi, beside=beside), mode) == there
 
 
 @pytest.mark.parametrize("mode", ["auto", "cdi", "legacy"])
@@ -121,7 +121,7 @@ def test_a_mix_of_both_forms_would_start_no_container(mode: str) -> None:
 
 @pytest.mark.parametrize("has_cdi", [True, False])
 def test_all_names_of_a_container_are_of_one_form(has_cdi: bool) -> None:
-    names = cdi.listed(["GPU-a", "MIG-b"], cdi=has_cdi, beside=[VIEW + UID]).split(",")
+    names = container_devices.listed(["GPU-a", "MIG-b"], cdi=has_cdi, beside=[VIEW + UID]).split(",")
     assert {bool(QUALIFIED.fullmatch(name)) for name in names} == {has_cdi}
     # NVIDIA's runtime makes devices of this vendor itself, and refuses them beside others.
     assert not any(name.startswith("runtime.nvidia.com/") for name in names)

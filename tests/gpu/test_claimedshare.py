@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpu.asked import asked
-from gpu.claimedshare import ClaimedShare, metadata, read
+from gpu.bound_pod import ClaimedShare, claimed_metadata, read_claimed
+from gpu.translate.asked import asked
 from gpu.translation import Translation
 from wire import names
 from wire.core import Pod
@@ -34,8 +34,8 @@ def _asked(**annotations: str) -> Translation:
 
 
 def test_what_is_written_reads_back_beside_the_status_that_names_the_claim() -> None:
-    written = metadata(_SHARE, _asked(gpu_fraction="0.25"), node="a", at_ns=0)
-    assert read(_pod(written)) == _SHARE
+    written = claimed_metadata(_SHARE, _asked(gpu_fraction="0.25"), node="a", at_ns=0)
+    assert read_claimed(_pod(written)) == _SHARE
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_what_is_written_reads_back_beside_the_status_that_names_the_claim() -> 
 )
 def test_containers_read_their_portion_and_no_device_of_the_runtime(asks: dict[str, str], portion: str) -> None:
     nano = 250_244_140 if "gpu_memory" in asks else _SHARE.nano
-    written = metadata(msgspec.structs.replace(_SHARE, nano=nano), _asked(**asks), node="a", at_ns=0)
+    written = claimed_metadata(msgspec.structs.replace(_SHARE, nano=nano), _asked(**asks), node="a", at_ns=0)
     assert written[names.VISIBLE_DEVICES_PREFIX + "c0"] == "void"
     assert written[names.GPU_PORTION_ANNOTATION] == portion
 
@@ -61,4 +61,4 @@ def test_containers_read_their_portion_and_no_device_of_the_runtime(asks: dict[s
     ids=["none", "torn", "nothing", "more than a device", "no memory", "the claim is for whole GPUs"],
 )
 def test_a_pod_without_a_claim_for_its_share_or_with_a_wrong_text_has_none(found: Pod) -> None:
-    assert read(found) is None
+    assert read_claimed(found) is None

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpu import bound, drivercaps
-from gpu.dialects import combine
+from gpu import bound_pod, limits
 from gpu.grant import DeviceGrant, Grant
 from gpu.request import Ask, ContainerKind, ContainerRef, ContainerRequest, FractionAsk, GpuRequest, MemoryAsk, WholeAsk
 from gpu.share import NANO_PER_DEVICE
+from gpu.translate import combine
 from gpu.translation import GivenDevice, Translation, Wishes
 from tests.gpu import memoryhook
 from tests.gpu.dialects.everyrow import every_row
@@ -62,9 +62,9 @@ def cards(*mem_mib: int) -> list[GivenDevice]:
 def test_containers_are_capped_where_one_number_says_it_in_each_alternative(
     asked: Translation, expected: tuple[str, ...]
 ) -> None:
-    assert drivercaps.capped(asked) == expected
-    assert drivercaps.decided(asked, is_on=True).driver_caps is bool(expected)
-    assert drivercaps.decided(msgspec.structs.replace(asked, driver_caps=True), is_on=False).driver_caps is False
+    assert limits.capped(asked) == expected
+    assert limits.decided(asked, is_on=True).driver_caps is bool(expected)
+    assert limits.decided(msgspec.structs.replace(asked, driver_caps=True), is_on=False).driver_caps is False
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_containers_are_capped_where_one_number_says_it_in_each_alternative(
 def test_a_cap_is_what_the_container_asked_of_the_card_that_it_got(
     asked: GpuRequest, devices: list[GivenDevice], expected: dict[str, str]
 ) -> None:
-    written = drivercaps.env(asked, devices)
+    written = limits.env(asked, devices)
     assert {key: env["NVIDIA_GPU_MEMORY_LIMIT"] for key, env in written.items()} == expected
     assert all(memoryhook.limits(env) == (0, int(expected[key])) for key, env in written.items())
 
@@ -107,16 +107,16 @@ def test_every_form_that_wishes_a_cap_reads_what_its_binding_says() -> None:
         if not isinstance(found, Translation) or not found.driver_caps:
             continue
         dialects.add(found.dialect)
-        reads = bound.env_names(found)
+        reads = bound_pod.env_names(found)
         for way in (found.request, *found.alternatives):
             devices = [GivenDevice(f"GPU-{n}", n, 80000, HALF) for n in range(len(way.shared))]
             grant = Grant("a", tuple(DeviceGrant(f"g{n}", "R", d.uuid, HALF) for n, d in enumerate(devices)))
             taken = msgspec.structs.replace(found, request=way)
-            written = bound.metadata(taken, grant, devices, node="n", at_ns=1).annotations
-            for key in drivercaps.capped(found):
-                assert {*drivercaps.VARIABLES} <= {*reads[key]}
-                env = {name: written.get(drivercaps.env_key(key, name), "") for name in drivercaps.VARIABLES}
-                assert memoryhook.limits(env) == (0, int(drivercaps.env(way, devices)[key]["NVIDIA_GPU_MEMORY_LIMIT"]))
+            written = bound_pod.bound_metadata(taken, grant, devices, node="n", at_ns=1).annotations
+            for key in limits.capped(found):
+                assert {*limits.VARIABLES} <= {*reads[key]}
+                env = {name: written.get(limits.env_key(key, name), "") for name in limits.VARIABLES}
+                assert memoryhook.limits(env) == (0, int(limits.env(way, devices)[key]["NVIDIA_GPU_MEMORY_LIMIT"]))
     assert dialects >= {"hami", "volcano", "koordinator", "nvfractions", "metagpu", "clearml"}
 
 
@@ -142,4 +142,4 @@ def test_a_spec_tells_whether_caps_are_read(env: list[dict[str, Any]], expected:
     if kind == "initContainers":
         env = msgspec.json.decode(msgspec.json.encode(env).replace(b"/c", b"/i"))
     spec = msgspec.convert({"containers": [], kind: [{"name": "main", "env": env}]}, PodSpec)
-    assert drivercaps.are_read(spec) is expected
+    assert limits.are_read(spec) is expected

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu.effective import effective
+from gpu.request import effective
 
 
 @pytest.mark.parametrize(

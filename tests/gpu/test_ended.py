@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpu.ended import has_ended
+from gpu.grant import has_ended
 from wire.core import Pod
 
 RUNNING: dict[str, Any] = {"state": {"running": {}}}

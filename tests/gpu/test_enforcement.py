@@ -2,10 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpu import enforcement
-from gpu.enforcement import COMPUTE_CAP, DRIVER_CAP, MEMORY_CAP, WORDS, Listed, Requirement
-from gpu.refusal import Refusal
-from gpu.translation import Wishes
+from gpu import limits
+from gpu.limits import COMPUTE_CAP, DRIVER_CAP, MEMORY_CAP, WORDS, Listed, Requirement
+from gpu.translation import Refusal, Wishes
 from wire import names
 
 
@@ -37,7 +36,7 @@ from wire import names
 def test_a_node_says_in_words_what_it_enforces(
     text: str | None, known: tuple[str, ...], unknown: tuple[str, ...]
 ) -> None:
-    assert enforcement.listed(text) == Listed(known, unknown)
+    assert limits.listed(text) == Listed(known, unknown)
 
 
 @pytest.mark.parametrize(
@@ -51,14 +50,14 @@ def test_a_node_says_in_words_what_it_enforces(
     ],
 )
 def test_whatever_sharing_does_not_do_by_itself_is_needed_of_a_node(wishes: Wishes, needed: tuple[str, ...]) -> None:
-    assert enforcement.needed(wishes) == needed
-    assert enforcement.lacking(wishes, ()) == needed
-    assert enforcement.lacking(wishes, needed) == ()
+    assert limits.needed(wishes) == needed
+    assert limits.lacking(wishes, ()) == needed
+    assert limits.lacking(wishes, needed) == ()
 
 
 def test_only_what_a_node_does_not_say_is_lacking() -> None:
     wishes = Wishes(memory_cap=True, compute_cap=True, mode="mps")
-    assert enforcement.lacking(wishes, ("mps", MEMORY_CAP, "mig")) == (COMPUTE_CAP,)
+    assert limits.lacking(wishes, ("mps", MEMORY_CAP, "mig")) == (COMPUTE_CAP,)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +72,7 @@ def test_only_what_a_node_does_not_say_is_lacking() -> None:
 def test_caps_that_have_to_be_hard_are_another_word_and_the_drivers_is_hard(
     wishes: Wishes, by_driver: bool, needed: tuple[str, ...]
 ) -> None:
-    assert enforcement.needed(wishes, by_driver=by_driver, is_hard=True) == needed
+    assert limits.needed(wishes, by_driver=by_driver, is_hard=True) == needed
 
 
 @pytest.mark.parametrize(
@@ -82,13 +81,13 @@ def test_caps_that_have_to_be_hard_are_another_word_and_the_drivers_is_hard(
 )
 def test_a_pod_says_whether_it_insists(text: str | None, requirement: Requirement) -> None:
     said = {} if text is None else {names.REQUIRE_ENFORCEMENT: text}
-    assert enforcement.requirement(said) is requirement
-    assert enforcement.requirement(None) is Requirement.NONE
+    assert limits.requirement(said) is requirement
+    assert limits.requirement(None) is Requirement.NONE
 
 
 @pytest.mark.parametrize("text", ["", "True", "1", "yes", "Hard"])
 def test_another_word_is_refused_and_named(text: str) -> None:
-    refusal = enforcement.requirement({names.REQUIRE_ENFORCEMENT: text})
+    refusal = limits.requirement({names.REQUIRE_ENFORCEMENT: text})
     assert isinstance(refusal, Refusal)
     assert (refusal.field, refusal.value, refusal.allowed) == (names.REQUIRE_ENFORCEMENT, text, "true, hard or false")
 
@@ -111,9 +110,9 @@ def test_a_cap_of_the_agents_back_end_holds_only_pods_that_it_serves(
     by_agents: tuple[str, ...], says: str, lacking: tuple[str, ...]
 ) -> None:
     wishes = Wishes(memory_cap=True, compute_cap=True)
-    assert enforcement.lacking(wishes, enforcement.listed(says).known, by_agents=by_agents) == lacking
+    assert limits.lacking(wishes, limits.listed(says).known, by_agents=by_agents) == lacking
 
 
 def test_no_back_end_of_an_agent_holds_a_cap_that_has_to_be_hard() -> None:
-    (word,) = enforcement.needed(Wishes(memory_cap=True), is_hard=True, by_agents=("hami-core", "mps"))
-    assert not enforcement.does(word, enforcement.listed("memory-cap=hami-core,memory-cap=mps").known)
+    (word,) = limits.needed(Wishes(memory_cap=True), is_hard=True, by_agents=("hami-core", "mps"))
+    assert not limits.does(word, limits.listed("memory-cap=hami-core,memory-cap=mps").known)

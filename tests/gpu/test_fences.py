@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from gpu.fences import fences, fencing
+from gpu.attempts import fences, fencing
 from wire import names
 
 

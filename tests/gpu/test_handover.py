@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpu.handover import Handover, MalformedHandover, PlannedDevice, parse, render
+from gpu.bind_request import Handover, MalformedHandover, PlannedDevice, parse, render
 
 WHOLE = {"rv": "10", "devices": [{"group": "g", "nano": 5}]}
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gpu.memorycaps import Cap, MemoryCaps, caps
+from gpu.limits import Cap, MemoryCaps, caps
 from gpu.request import ContainerKind, ContainerRef, ContainerRequest, FractionAsk, GpuRequest, MemoryAsk, SharedAsk
 from gpu.translation import Translation, Wishes
 

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from gpu.miglayout import Cut, Place, Profile, Slice, cut
+from gpu.mig import Cut, Place, Profile, Slice, cut
 
 #: Of an A100, H100 or H200 as NVIDIA's guide has them.
 PROFILES = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpu.misspelt import ignored_keys
+from gpu.manifests import ignored_keys
 from wire.core import ObjectMeta, Pod, PodSpec
 
 

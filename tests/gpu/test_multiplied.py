@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpu.multiplied import multiplied, slices_are
+from gpu.node_resources import multiplied, slices_are
 
 COUNT = "nvidia.com/gpu.count"
 REPLICAS = "nvidia.com/gpu.replicas"

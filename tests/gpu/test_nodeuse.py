@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gpu.nodeuse import Agent, NodeUse, State, TenantUse, agents, idle_nano_seconds, is_idle, node_use
+from gpu.node_use import Agent, NodeUse, State, TenantUse, agents, idle_nano_seconds, is_idle, node_use
 from gpu.share import NANO_PER_DEVICE
 from wire import names
 from wire.core import Condition, ObjectMeta, Pod, PodSpec, PodStatus

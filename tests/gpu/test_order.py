@@ -7,9 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpu import handover, order
-from gpu.handover import Handover, PlannedDevice
-from gpu.order import Foreign, Order
+from gpu import bind_request
+from gpu.bind_request import Foreign, Handover, Order, PlannedDevice
 from wire import names
 from wire.crds.bindrequest import BindRequest
 
@@ -19,14 +18,14 @@ HANDED = Handover("10", (PlannedDevice("g", 500_000_000),), "plan", 2)
 def _request(meta: dict[str, Any] | None = None, spec: dict[str, Any] | None = None) -> BindRequest:
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "uid-p"}
     plain = {"name": "p", "namespace": "team", "uid": "attempt-p", "ownerReferences": [owner]}
-    annotations = {"annotations": {names.HANDOVER: handover.render(HANDED)}}
+    annotations = {"annotations": {names.HANDOVER: bind_request.render(HANDED)}}
     said = {"podName": "p", "selectedNode": "node-1", "selectedGPUGroups": ["g"]}
     body = {"metadata": {**plain, **annotations, **(meta or {})}, "spec": {**said, **(spec or {})}}
     return msgspec.convert(body, BindRequest)
 
 
 def test_a_request_of_ours_is_an_order() -> None:
-    assert order.read(_request()) == Order("uid-p", HANDED)
+    assert bind_request.read(_request()) == Order("uid-p", HANDED)
 
 
 @pytest.mark.parametrize(
@@ -43,6 +42,6 @@ def test_a_request_of_ours_is_an_order() -> None:
     ],
 )
 def test_an_incomplete_request_is_foreign_and_says_why(meta: dict[str, Any], spec: dict[str, Any], why: str) -> None:
-    read = order.read(_request(meta, spec))
+    read = bind_request.read(_request(meta, spec))
     assert isinstance(read, Foreign)
     assert why in read.why

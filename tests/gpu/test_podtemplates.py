@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gpu import podtemplates
+from gpu import manifests
 
 SPEC: dict[str, Any] = {"containers": [{"name": "main", "image": "work"}]}
 
@@ -26,7 +26,7 @@ SPEC: dict[str, Any] = {"containers": [{"name": "main", "image": "work"}]}
     ],
 )
 def test_templates_are_known_by_their_form(obj: dict[str, Any], paths: list[str]) -> None:
-    assert [path for path, _ in podtemplates.templates(obj)] == paths
+    assert [path for path, _ in manifests.templates(obj)] == paths
 
 
 @pytest.mark.parametrize(("levels", "is_found"), [(63, True), (64, False)])
@@ -34,14 +34,14 @@ def test_templates_are_looked_for_as_deep_as_objects_are(levels: int, is_found: 
     value: dict[str, Any] = {"spec": SPEC}
     for _ in range(levels):
         value = {"of": value}
-    assert bool(list(podtemplates.templates(value))) is is_found
+    assert bool(list(manifests.templates(value))) is is_found
 
 
 def test_what_aliases_repeat_is_looked_at_once() -> None:
     value: dict[str, Any] = {"template": {"spec": SPEC}}
     for _ in range(40):
         value = {"left": value, "right": value}
-    assert len(list(podtemplates.templates(value))) == 1
+    assert len(list(manifests.templates(value))) == 1
 
 
 @pytest.mark.parametrize(
@@ -61,6 +61,6 @@ def test_what_aliases_repeat_is_looked_at_once() -> None:
     ],
 )
 def test_a_pod_that_the_api_server_would_not_read_says_why(raw: dict[str, Any], why: str) -> None:
-    pod, found = podtemplates.read_pod(raw)
+    pod, found = manifests.read_pod(raw)
     assert found == why
     assert (pod is None) == bool(why)

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu import record
-from gpu.refusal import Refusal, told
 from gpu.request import (
     Ask,
     ContainerKind,
@@ -26,7 +25,7 @@ from gpu.request import (
     would_hide,
 )
 from gpu.share import NANO_PER_DEVICE
-from gpu.translation import Cards, Note, NoteCode, Translation, Wishes
+from gpu.translation import Cards, Note, NoteCode, Refusal, Translation, Wishes, told
 from tests.fuzzing import fuzzed
 from wire.core import Container, PodSpec
 

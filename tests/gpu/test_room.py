@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from gpu import room
-from gpu.beside import PREFIXES
-from gpu.dialects.plugin import MOST_DEVICES
+from gpu import bound_pod
+from gpu.device_plugin import MOST_DEVICES
 from gpu.grant import DeviceGrant, Grant, shared_metadata
+from gpu.limits import PREFIXES
 from gpu.request import NO_GPU, ContainerKind, ContainerRef, ContainerRequest, FractionAsk, GpuRequest
 from gpu.share import NANO_PER_DEVICE
 from gpu.translation import Translation
@@ -35,14 +35,14 @@ def test_annotations_have_room_up_to_a_number_of_bytes(devices: int, size: int, 
     width = len(letter.encode())
     text = letter * ((size - 1) // width)
     annotations = {"k": text + "x" * (size - 1 - len(text.encode()))}
-    refusal = room.cramped(annotations, _asking(_request(devices)))
+    refusal = bound_pod.cramped(annotations, _asking(_request(devices)))
     assert (refusal is None) is fits
     if refusal is not None:
         assert refusal.value == f"{size} bytes"
 
 
 def test_no_annotations_have_room() -> None:
-    assert room.cramped(None, _asking(NO_GPU)) is None
+    assert bound_pod.cramped(None, _asking(NO_GPU)) is None
 
 
 @pytest.mark.parametrize("cdi", [False, True])
@@ -56,6 +56,6 @@ def test_what_a_binding_and_a_fence_write_fits_into_the_room_that_is_kept(device
     written = shared_metadata(Grant("a" * 36, given), request, cdi=cdi, beside=also).annotations
     fence = {names.FENCED: "a" * 36, names.FENCED_BECAUSE: "🚢" * 512}
     bytes_written = sum(len(key.encode()) + len(value.encode()) for key, value in (written | fence).items())
-    most = {"": "x" * (room.LARGEST - bytes_written)}
-    assert room.cramped(most | {"k": "v"}, _asking(request)) is not None
-    assert room.used(written | fence) == 0
+    most = {"": "x" * (bound_pod.LARGEST - bytes_written)}
+    assert bound_pod.cramped(most | {"k": "v"}, _asking(request)) is not None
+    assert bound_pod.bytes_used(written | fence) == 0

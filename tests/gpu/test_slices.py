@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpu import slices
+from gpu import node_resources
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from gpu import slices
     ],
 )
 def test_what_nvidias_plugin_hands_out(name: str, is_one: bool) -> None:
-    assert slices.is_device_resource(name) is is_one
+    assert node_resources.is_device_resource(name) is is_one
 
 
 @pytest.mark.parametrize(
@@ -34,8 +34,8 @@ def test_what_nvidias_plugin_hands_out(name: str, is_one: bool) -> None:
     ],
 )
 def test_the_product_names_the_profile_where_slices_are_called_gpus(product: str, profile: str) -> None:
-    assert slices.single_profile(product) == profile
+    assert node_resources.single_profile(product) == profile
 
 
 def test_a_plus_in_a_profile_is_a_dot_in_its_resource() -> None:
-    assert slices.slice_resource("1g.10gb+me") == "nvidia.com/mig-1g.10gb.me"
+    assert node_resources.slice_resource("1g.10gb+me") == "nvidia.com/mig-1g.10gb.me"

@@ -107,8 +107,8 @@ def test_an_alert_says_what_it_is_how_bad_and_what_to_do(name: str) -> None:
 
 
 def test_the_values_of_labels_that_alerts_choose_are_ones_that_are_counted() -> None:
-    from binder.report.standing import Drift, Held  # noqa: PLC0415
-    from gpu.cause import Cause  # noqa: PLC0415
+    from binder.report.status import Drift, Held  # noqa: PLC0415
+    from gpu.attempts import Cause  # noqa: PLC0415
     from scheduler.core.model.verdict import Code  # noqa: PLC0415
     from scheduler.core.report import fragmentation  # noqa: PLC0415
     from scheduler.report.state import UNDECIDED  # noqa: PLC0415

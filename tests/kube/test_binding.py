@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import anyio
 import pytest
 
-from gpu.fences import fences
+from gpu.attempts import fences
 from gpu.grant import BoundMetadata
 from kube import binding
 from kube.binding import Accepted, FenceText, Identity, NotAccepted

@@ -16,8 +16,7 @@ from gpu import reservation as reservations
 from gpu.book import DeviceFull, Entry, Tenant
 from gpu.reservation import Reservation
 from kube import books
-from kube.books import NotHeld, NotJoinable
-from kube.bookwriter import BookWriter
+from kube.books import BookWriter, NotHeld, NotJoinable
 from kube.client.api import Api
 from kube.client.resources import NAMESPACES, PODS, Resource
 from kube.client.retry import Retry

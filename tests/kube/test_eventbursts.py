@@ -4,8 +4,7 @@ import anyio
 import pytest
 
 from kube.client.resources import PODS
-from kube.eventbursts import PREFIX, WINDOW_S, Bursts
-from kube.events import about
+from kube.events import PREFIX, WINDOW_S, Bursts, about
 from tests.conftest import AnyioBackend
 from tests.kube.test_events import recording, run_for
 from wire.core import ObjectMeta, ObjectReference

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kube.eventpace import SLOW_S, EventPace
+from kube.events import SLOW_S, EventPace
 
 
 def at_most(most: int = 16) -> EventPace:

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from admission.certs import serving_certificate
+from admission.certificates.pair import serving_certificate
 from kube.client.clock import SystemClock
 from tests.e2e.release import COMPONENTS, NAMESPACE, Release
 from tests.node.pods import Machine, eventually, share

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gpu.agentlimits import BACK_ENDS
+from gpu.limits import BACK_ENDS
 from nodeagent.backends import back_ends
 from nodeagent.settings import AgentSettings
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from admission.settings import Choices
 from admission.settings import Settings as AdmissionSettings
-from gpu.dialects import settingsfile
+from gpu.dialects import settings_file
 from gpu.dialects.settings import DialectSettings
 from simulator.shape import NodeShape
 from simulator.world import World, WorldSettings
@@ -29,7 +29,7 @@ nodes:
 
 
 def differing() -> WorldSettings:
-    dialects = settingsfile.of_cluster(TEXT)
+    dialects = settings_file.of_cluster(TEXT)
     assert isinstance(dialects, DialectSettings)
     return WorldSettings(seed=1, admission=AdmissionSettings(choices=Choices(dialects=dialects)))
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
+from gpu.bind_request import PlannedDevice
 from gpu.book import Book, Entry
 from gpu.grant import DeviceGrant, Grant
-from gpu.handover import PlannedDevice
 from gpu.request import ContainerKind, ContainerRef, ContainerRequest, FractionAsk, GpuRequest
 from gpu.reservation import Reservation
 from sharing.attempt import Attempt

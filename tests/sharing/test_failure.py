@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpu.cause import Cause
+from gpu.attempts import Cause
 from gpu.pinning import Identity, Pin
 from sharing.failure import other_than_asked
 

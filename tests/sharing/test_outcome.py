@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpu.cause import Cause
+from gpu.attempts import Cause
 from sharing.failure import Failure
 from sharing.outcome import (
     MAX_TRIES,

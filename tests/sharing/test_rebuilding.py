@@ -8,12 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpu import handover
+from gpu import bind_request as handover
+from gpu.bind_request import Foreign, Handover, PlannedDevice
 from gpu.book import Book, DeviceFull, Entry
 from gpu.grant import DeviceGrant, Grant
-from gpu.handover import Handover, PlannedDevice
-from gpu.memorycaps import Cap, MemoryCaps
-from gpu.order import Foreign
+from gpu.limits import Cap, MemoryCaps
 from gpu.pinning import ANY_DEVICE, Pin
 from gpu.request import ContainerKind, ContainerRef, ContainerRequest, FractionAsk, GpuRequest, MemoryAsk
 from gpu.translation import Cards, Translation, Wishes

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpu.cause import Cause
-from gpu.handover import PlannedDevice
+from gpu.attempts import Cause
+from gpu.bind_request import PlannedDevice
 from gpu.request import ContainerKind, ContainerRef, ContainerRequest, FractionAsk, GpuRequest, MemoryAsk
 from gpu.translation import Cards, Translation
 from sharing.failure import Failure

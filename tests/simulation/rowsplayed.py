@@ -16,8 +16,8 @@ import msgspec
 
 from admission.settings import Choices
 from admission.settings import Settings as AdmissionSettings
-from gpu.dialects import combine
 from gpu.dialects.settings import DialectSettings
+from gpu.translate import combine
 from gpu.translation import Translation
 from kube.client.resources import PODS
 from simulator import environment

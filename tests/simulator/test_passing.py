@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from podgrouper.core import answers
+from podgrouper.core.answers import Nothing, Why
 from simulator.controllers.table import Member, Workload
 from simulator.passing import Passed
 from simulator.podmaking import Made
-from workloads.core import telling
-from workloads.core.values import Nothing, Why
 
 TEMPLATE: dict[str, Any] = {"spec": {"template": {"spec": {"containers": []}}}}
 
@@ -57,7 +57,7 @@ def test_workloads_whose_pods_are_made_are_counted_and_those_without_pod_group_a
     member = Member(Made({}), None)
     passed.note_made(obj("JobSet", "jobset.x-k8s.io/v1alpha2"), "JobSet team/a", Workload([], [member] * 3))
     passed.note_made(obj("JobSet", "jobset.x-k8s.io/v1alpha2"), "JobSet team/b", Workload([], [member], "a reason"))
-    alone = telling.told(Nothing(Why.ALONE))
+    alone = answers.told(Nothing(Why.ALONE))
     passed.note_made(obj("Workflow", "argoproj.io/v1alpha1"), "Workflow team/c", Workload([], [], alone))
     assert list(passed.lines()) == [
         "pods made as the controllers would make them, with the PodGroups of 'translate --podgroup': "

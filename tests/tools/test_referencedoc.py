@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu.cause import Cause
+from gpu.attempts import Cause
 from scheduler.core.model.verdict import Code
 from tools.referencedoc import FOLDER, PAGES, constants, rendered
 from wire.crds.render import DEFINITIONS
@@ -58,7 +58,7 @@ def test_a_constant_is_read_with_its_section_and_comment() -> None:
     assert found["TENANTS"].section == "pod annotations that are ours"
     assert found["TENANTS"].value == "moorage.dev/tenants"
     assert found["TENANTS"].comment.startswith("On a reservation pod: the book of its device")
-    assert found["FENCED_BECAUSE"].comment.endswith('"Cause: detail" (gpu/cause.py).')
+    assert found["FENCED_BECAUSE"].comment.endswith('"Cause: detail" (gpu/attempts.py).')
     assert not found["HAMI_CORES"].comment
 
 

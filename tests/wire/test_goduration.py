@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fuzzing import fuzzed
-from wire.goduration import MalformedDuration, parse_ns
+from wire.go import MalformedDuration, parse_ns
 
 S = 1_000_000_000
 

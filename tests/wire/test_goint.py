@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wire.goint import parse_int
+from wire.go import parse_int
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from wire.yamlplace import why_not_yaml
+from wire.yaml_text import why_not_yaml
 
 
 @pytest.mark.parametrize("loader", [yaml.SafeLoader, yaml.CSafeLoader])

@@ -15,7 +15,7 @@ header of ours. The number of questions that wait is bounded, in all and of each
 
 Idle shares beside a group that waits: who holds some of a GPU and uses next to none of it. Never a reason to evict.
 
-By reports of agents that work now (gpu/nodeuse.py), so without agents there are none.
+By reports of agents that work now (gpu/node_use.py), so without agents there are none.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ import msgspec
 from aiohttp import web
 from anyio.abc import TaskStatus
 
-from admission.accepting import Entrance, Limits
+from admission.certificates.pair import YEAR_S, serving_certificate
 from admission.certificates.tls import load, server_context
-from admission.certs import YEAR_S, serving_certificate
-from gpu.nodeuse import NodeUse, idle_nano_seconds, is_idle
+from admission.connections import Entrance, Limits
+from gpu.node_use import NodeUse, idle_nano_seconds, is_idle
 from gpu.reservation import Reservation
 from kube.client.api import Api
 from kube.client.errors import ApiError

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from gpu.ended import has_ended
+from gpu.grant import has_ended
 from kube.client.api import Api
 from kube.client.errors import NotFound
 from kube.client.listing import Listing

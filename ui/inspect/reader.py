@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from gpu import reservation
-from gpu.nodeuse import Agent, NodeUse, agents, is_agent, node_use
+from gpu.node_use import Agent, NodeUse, agents, is_agent, node_use
 from kube.client.api import Api, field_is
 from kube.client.errors import Forbidden, NotFound
 from kube.client.listing import Listing

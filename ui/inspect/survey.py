@@ -17,15 +17,14 @@ from typing import Final, Protocol, TypeVar
 
 import msgspec
 
-from gpu import asked, claimedshare, grant, order, record, reservation, telling
-from gpu.dialects import vocabulary
-from gpu.ended import has_ended
-from gpu.order import Order
-from gpu.refusal import Refusal, told
+from gpu import bind_request, bound_pod, grant, messages, record, reservation
+from gpu.bind_request import Order
+from gpu.grant import has_ended
 from gpu.request import FractionAsk, charge_nano
 from gpu.reservation import Reservation
 from gpu.share import memory_from_nano
-from gpu.translation import Translation
+from gpu.translate import asked, registry
+from gpu.translation import Refusal, Translation, told
 from scheduler.core.assumed.commits import Commits
 from scheduler.core.convert.demand import readable_demand
 from scheduler.core.convert.nodes import node_record
@@ -90,7 +89,7 @@ def pod_view(pod: Pod, around: Surroundings) -> PodView:
 def came_past_the_door(pod: Pod) -> bool:
     """Whether an unbound pod asks in words that admission reads, and admission has not seen it."""
     has_record = names.GPU_RECORD in (pod.metadata.annotations or {})
-    return not pod.spec.node_name and not has_record and vocabulary.is_spoken(pod)
+    return not pod.spec.node_name and not has_record and registry.is_spoken(pod)
 
 
 def may_be_of_interest(pod: Pod) -> bool:
@@ -109,7 +108,7 @@ def _with_request(view: PodView, found: Translation) -> PodView:
     """Add what it asks, if it asks anything."""
     if not found.request.containers:
         return view
-    first, *others = telling.way_lines(found)
+    first, *others = messages.way_lines(found)
     words = (*first, *(f"or {'; '.join(lines)}" for lines in others))
     return msgspec.structs.replace(
         view,
@@ -125,7 +124,7 @@ def _given(pod: Pod, around: Surroundings, found: Translation | Refusal) -> Iter
 
     KAI's Bindings name groups alone: the book of an adopted reservation has its share, or it is what the pod asks.
     """
-    claimed = claimedshare.read(pod)
+    claimed = bound_pod.read_claimed(pod)
     if claimed is not None and pod.spec.node_name:
         yield GivenView(
             group="",
@@ -519,5 +518,5 @@ def _reservations(pods: Iterable[Pod], settings: Settings) -> Iterable[Reservati
 
 def orders(requests: Iterable[BindRequest]) -> dict[str, str]:
     """Return pod UID -> node, of the hand-overs that the binder carries out."""
-    read = ((order.read(request), request.spec.selected_node) for request in requests)
+    read = ((bind_request.read(request), request.spec.selected_node) for request in requests)
     return {ordered.pod_uid: node for ordered, node in read if isinstance(ordered, Order)}

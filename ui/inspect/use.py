@@ -2,7 +2,7 @@
 
 What pods use of their shares beside what they hold: rows, their order, sums, and the words for both. Pure.
 
-Use is what agents report (gpu/nodeuse.py), in percent of a share. Sums are of shares whose use is known; what is not
+Use is what agents report (gpu/node_use.py), in percent of a share. Sums are of shares whose use is known; what is not
 known is counted, and never taken for nothing.
 """
 
@@ -13,8 +13,8 @@ from typing import Final
 
 import msgspec
 
-from gpu.carved import Carved, Stage
-from gpu.nodeuse import Key, NodeUse, State, TenantUse, idle_nano_seconds
+from gpu.mig import Carved, Stage
+from gpu.node_use import Key, NodeUse, State, TenantUse, idle_nano_seconds
 from gpu.share import NANO_PER_DEVICE
 from runtime.text import line
 from scheduler.core.report.node_view import Kind

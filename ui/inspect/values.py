@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gpu.nodeuse import State
+from gpu.node_use import State
 from scheduler.core.report.fragmentation import Cause
 from scheduler.core.report.node_view import NodeView
 
@@ -135,7 +135,7 @@ class TenantUseView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename=
 
 
 class NodeUseView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
-    """The report of a node's agent (gpu/nodeuse.py): since when a stale one is, and why there are no numbers."""
+    """The report of a node's agent (gpu/node_use.py): since when a stale one is, and why there are no numbers."""
 
     node: str
     state: State

@@ -12,8 +12,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from gpu import charged
-from gpu.nodeuse import Key, NodeUse, TenantUse
+from gpu import grant
+from gpu.node_use import Key, NodeUse, TenantUse
 from runtime.settings import kinds
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.settings import Settings
@@ -201,7 +201,7 @@ def pod_line(view: PodView, pod: Pod, *, asks: tuple[str, ...] = ()) -> PodLine:
 
 def _queue(pod: Pod) -> str:
     """The queue that a pod was placed for, else the one that its label names."""
-    placed_for = charged.read(pod.metadata.annotations) if pod.spec.node_name else None
+    placed_for = grant.read_charged(pod.metadata.annotations) if pod.spec.node_name else None
     return placed_for.queue if placed_for is not None else (pod.metadata.labels or {}).get(names.QUEUE_LABEL, "")
 
 

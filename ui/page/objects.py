@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from gpu.nodeuse import NodeUse, agents, node_use
+from gpu.node_use import NodeUse, agents, node_use
 from ui.inspect.survey import matters
 from ui.page.drawing import group_of
 from ui.page.values import EventLine

@@ -34,8 +34,8 @@ import msgspec
 from aiohttp import web
 from anyio.abc import TaskStatus
 
-from admission.accepting import Entrance, Limits
 from admission.certificates.tls import FilesShown
+from admission.connections import Entrance, Limits
 from kube.client.errors import ApiError
 from kube.serving import KEEP_ALIVE_S, running
 from ui.explain.questions import Unanswered

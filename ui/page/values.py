@@ -76,7 +76,7 @@ class NodeCard(PageStruct, frozen=True, gc=False):
 
     ``product``, ``node_pool``: what its labels say of its GPUs, and of who decides on it. ``stranded_nano``: free, and
     for nobody. ``is_partly_known``: not all pods were read (ui/page/stream.py); then at least so much is used, and
-    ``unknown_nano`` is idle or others'. ``use``: how far the report of its agent counts (gpu/nodeuse.py), "" without
+    ``unknown_nano`` is idle or others'. ``use``: how far the report of its agent counts (gpu/node_use.py), "" without
     one; ``use_since``: of a stale one since when; ``use_why``: why use is not measured there. ``carvings``: MIG
     slices that are being made, in sentences.
     """

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from gpu.refusal import shown
+from gpu.translation import shown
 from runtime import manifests
 from runtime.manifests import Placed
 from runtime.text import BadInput

@@ -16,7 +16,7 @@ from typing import Final
 from rich.cells import cell_len
 from rich.text import Text
 
-from gpu.nodeuse import STRENGTHS, State, idle_nano_seconds
+from gpu.node_use import STRENGTHS, State, idle_nano_seconds
 from gpu.share import NANO_PER_DEVICE
 from runtime.text import line
 from scheduler.core.report.node_view import Kind

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from gpu.dialects.settings import DialectSettings, ReplicasSettings
-from gpu.miglayout import Place
+from gpu.mig import Place
 from simulator import shape
 from simulator.mig.layouts import PROFILES, SlicedNode
 from verification.hostile import contending, timing

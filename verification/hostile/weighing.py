@@ -15,7 +15,7 @@ import anyio
 import msgspec
 
 from kube.client.api import Api
-from kube.client.serverclock import ServerClock
+from kube.client.server_time import ServerClock
 
 #: Not the component's own: code, what it talks to, and what it runs on.
 _BORDERS: Final = (

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from functools import partial
 
 from gpu import book as device_book
+from gpu.attempts import Cause
 from gpu.book import Book
-from gpu.cause import Cause
 from gpu.grant import Grant
 from sharing import outcome
 from sharing import state as actions
@@ -133,7 +133,7 @@ class Carrying:
     def _verify(self, world: World, number: int, one: Unit, group: int) -> Iterator[Result]:
         """The first LIST; what the second needs is kept.
 
-        One verification of a device in one process serves all who want it (binder/bind/verifying.py Verifier).
+        One verification of a device in one process serves all who want it (binder/bind/actions.py Verifier).
         """
         if any(other.listed and other.listed[0] == group for other in world.binders[number].units):
             return

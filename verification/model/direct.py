@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+from gpu.attempts import Cause
 from gpu.book import Book
-from gpu.cause import Cause
 from gpu.grant import Grant
 from sharing import outcome
 from sharing import state as actions

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpu import fences as of_pods
+from gpu import attempts
 from gpu.book import Entry, Tenant
 from gpu.reservation import Reservation
 from kube import books
@@ -34,8 +34,8 @@ def fences_told(fences: tuple[int, ...]) -> tuple[int, ...]:
     """What a pod's annotations tell of its fences, the last one first in both."""
     annotations: dict[str, str] = {}
     for attempt in reversed(fences):
-        annotations = of_pods.fencing(annotations, str(attempt))
-    return tuple(int(one) for one in of_pods.fences(annotations))
+        annotations = attempts.fencing(annotations, str(attempt))
+    return tuple(int(one) for one in attempts.fences(annotations))
 
 
 def as_it_is(held: Reservation) -> Reservation:
@@ -72,17 +72,17 @@ class Rules:
     book_at_rv: bool = True
     #: The fence is a patch at exactly the entry's version (kube/binding.py fence).
     fence_at_rv: bool = True
-    #: An idle reservation is deleted at exactly the version whose book was empty (binder/collect/retiring.py).
+    #: An idle reservation is deleted at exactly the version whose book was empty (binder/collect/collector.py).
     retire_at_rv: bool = True
-    #: Only a reservation with an empty book is retired (binder/collect/collecting.py _tend).
+    #: Only a reservation with an empty book is retired (binder/collect/collector.py _tend).
     retire_empty: bool = True
-    #: A reservation that has ended is deleted by UID (binder/collect/retiring.py delete_ended).
+    #: A reservation that has ended is deleted by UID (binder/collect/collector.py delete_ended).
     delete_ended_by_uid: bool = True
     #: A BindRequest is deleted by UID (binder/bind/actions.py, scheduler/commit/bind_requests.py take_back).
     request_by_uid: bool = True
-    #: The finalizer stays while an unbound tenant is in the book (binder/collect/retiring.py let_go).
+    #: The finalizer stays while an unbound tenant is in the book (binder/collect/collector.py let_go).
     finalizer_waits: bool = True
-    #: Verification lists reservations before pods (binder/bind/verifying.py).
+    #: Verification lists reservations before pods (binder/bind/actions.py).
     reservations_first: bool = True
     #: The collector reads the reservation before the pod (binder/collect/dead_entries.py).
     reservation_before_pod: bool = True

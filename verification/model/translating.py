@@ -10,11 +10,11 @@ from collections.abc import Callable
 from functools import cache
 from typing import Final
 
+from gpu.attempts import Cause
+from gpu.bind_request import PlannedDevice
 from gpu.book import Book, Tenant
 from gpu.book import Entry as BookEntry
-from gpu.cause import Cause
 from gpu.grant import DeviceGrant, Grant
-from gpu.handover import PlannedDevice
 from gpu.request import ContainerKind, ContainerRef, ContainerRequest, FractionAsk, GpuRequest
 from gpu.reservation import Reservation
 from gpu.share import NANO_PER_DEVICE

@@ -1,8 +1,8 @@
-"""A binder's verification of a device: two LISTs, each a step. binder/bind/verifying.py makes one of both."""
+"""A binder's verification of a device: two LISTs, each a step. binder/bind/actions.py makes one of both."""
 
 from __future__ import annotations
 
-from gpu.cause import Cause
+from gpu.attempts import Cause
 from gpu.reservation import Reservation
 from sharing import outcome
 from sharing.failure import Failure

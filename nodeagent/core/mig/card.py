@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from typing_extensions import override
 
-from gpu.miglayout import Place, Profile
+from gpu.mig import Place, Profile
 
 
 @dataclass(frozen=True, slots=True, order=True)

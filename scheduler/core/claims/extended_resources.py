@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Final, NamedTuple
 
-from gpu.claimedshare import ClaimedShare
+from gpu.bound_pod import ClaimedShare
 from gpu.request import GpuRequest, MemoryAsk, SharedAsk, charge_nano
 from gpu.share import NANO_PER_DEVICE
 from scheduler.core.claims.inventory import InventoryView, uuid_of

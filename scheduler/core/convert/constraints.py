@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from typing import Final
 
-from gpu.refusal import shown
-from gpu.translation import ANY_CARD, MOST_NAMED, Cards
+from gpu.translation import ANY_CARD, MOST_NAMED, Cards, shown
 from scheduler.core.convert import bounds, pod_rules
 from scheduler.core.filters.registry import FILTERS, Filters
 from scheduler.core.model.device_requests import ResourceClaimUse

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from gpu.claimedshare import ClaimedShare, is_servable
+from gpu.bound_pod import ClaimedShare, is_servable
 from gpu.request import NO_GPU, ContainerKind, GpuRequest
 from scheduler.core.model.device_requests import ExtendedAsk
 from scheduler.core.model.pod_class import Demand, PodClass

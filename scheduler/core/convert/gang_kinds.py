@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from wire import gangs, gangwords, names
+from wire import gangs, names
 from wire.core import ObjectMeta, OwnerReference, Pod
 
 _MOST_DIGITS = 9
@@ -27,7 +27,7 @@ def asked_elsewhere(pod: Pod) -> str:
 
 def asked_by(meta: ObjectMeta) -> str:
     """The labels and annotations that ask for a gang in such a way, of a pod or of its owner; "" if there are none."""
-    found = [*gangwords.written(meta.labels, meta.annotations), *kais_structure(meta.annotations)]
+    found = [*gangs.written(meta.labels, meta.annotations), *kais_structure(meta.annotations)]
     if _least(meta.annotations) != 1:
         found.append(f"annotation {names.BATCH_MIN_MEMBER}")
     return ", ".join(found)
@@ -36,8 +36,8 @@ def asked_by(meta: ObjectMeta) -> str:
 def is_translated(pod: Pod) -> bool:
     """Whether words of another scheduler name a gang, of which the grouping of workloads makes a PodGroup."""
     meta = pod.metadata
-    found = gangwords.written(meta.labels, meta.annotations)
-    return _GROUP in _upstream(pod) or any(word in gangwords.TRANSLATED for word in found)
+    found = gangs.written(meta.labels, meta.annotations)
+    return _GROUP in _upstream(pod) or any(word in gangs.TRANSLATED for word in found)
 
 
 def not_carried_out(asked: str) -> str:

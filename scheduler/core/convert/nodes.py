@@ -1,7 +1,7 @@
 """Nodes as records: what there is to give. A resource that can't be read counts as not being there.
 
 GpuNodes say more of GPUs in MIG mode: their slices and what is asked of them. The agent on the node writes their
-status. What can't be is not cut (gpu/miglayout.py), and lists are bounded here.
+status. What can't be is not cut (gpu/mig.py), and lists are bounded here.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from collections.abc import Iterator, Mapping
 from sys import intern
 from typing import Final
 
-from gpu import enforcement, slices
-from gpu.cards import cards_mib
-from gpu.miglayout import MOST_MEMORY_SLICES, Place, Profile
-from gpu.multiplied import multiplied
+from gpu import limits, node_resources
+from gpu.mig import MOST_MEMORY_SLICES, Place, Profile
+from gpu.node_resources import cards_mib, multiplied
 from scheduler.core.convert import bounds
 from scheduler.core.filters.declared_features import KNOWN
 from scheduler.core.model.mig import MigCard, MigLayoutAsked, MigNode, MigSlice
@@ -108,10 +107,10 @@ def node_record(node: Node, *, with_images: bool = False) -> NodeRecord:
         smallest_card_mib=smallest,
         largest_card_mib=largest,
         is_mig=is_mig,
-        single_profile=slices.single_profile(labels.get(names.NODE_GPU_PRODUCT, "")) if is_single else "",
+        single_profile=node_resources.single_profile(labels.get(names.NODE_GPU_PRODUCT, "")) if is_single else "",
         is_multiplied=bool(multiplied(labels, annotations, offered_gpus(node))),
         declared_features=tuple(sorted(KNOWN.intersection(node.status.declared_features or ()))),
-        enforces=enforcement.listed(annotations.get(names.NODE_ENFORCES)).known,
+        enforces=limits.listed(annotations.get(names.NODE_ENFORCES)).known,
         shows_tenants=annotations.get(names.NODE_TENANT_VIEW) == "true",
         images=_images(node) if with_images else (),
         uuids=_uuids(annotations.get(names.NODE_UUIDS, "")),

@@ -12,10 +12,10 @@ from typing import Final
 
 import msgspec
 
-from gpu.handover import PlannedDevice
-from gpu.refusal import shown
+from gpu.bind_request import PlannedDevice
+from gpu.node_resources import is_device_resource
 from gpu.share import NANO_PER_DEVICE
-from gpu.slices import is_device_resource
+from gpu.translation import shown
 from scheduler.core.convert import bounds, gang_kinds, queues
 from scheduler.core.convert.owners import controller_of
 from scheduler.core.model.minimum_tree import Contradiction, MinimumTree, Part, minimum_tree
@@ -23,7 +23,7 @@ from scheduler.core.model.plan import Placement
 from scheduler.core.model.records import LevelConstraint, PlannedMember, PodGroupRecord, TopologyLevel, TopologyRecord
 from scheduler.core.model.settings import NodePool
 from scheduler.core.model.verdict import Code
-from wire import goduration, names, rfc3339
+from wire import go, names, rfc3339
 from wire.crds.podgroup import PodGroup, PodGroupSpec, TopologyConstraint
 from wire.crds.topology import Topology
 
@@ -160,14 +160,14 @@ def _stale(text: str | None) -> tuple[int | None, str | None]:
     if text is None:
         return None, None
     try:
-        return goduration.parse_ns(text), None
-    except goduration.MalformedDuration:
+        return go.parse_ns(text), None
+    except go.MalformedDuration:
         return None, shown(text)
 
 
 def _delay_ns(text: str | None) -> int:
     """``preemptionDelay``; what can't be read, or is below zero, delays nothing. The webhook refuses what can't be."""
     try:
-        return max(0, goduration.parse_ns(text)) if text is not None else 0
-    except goduration.MalformedDuration:
+        return max(0, go.parse_ns(text)) if text is not None else 0
+    except go.MalformedDuration:
         return 0

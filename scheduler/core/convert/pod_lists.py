@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from gpu.ended import has_ended
+from gpu.grant import has_ended
 from scheduler.core.convert import bounds, demand
 from scheduler.core.convert.extended_resources import claim_name
 from scheduler.core.convert.owners import controller_of, job_of

@@ -16,18 +16,15 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from gpu import agentlimits, claimedshare, enforcement, grant, order, reservation, room
-from gpu import charged as charges
-from gpu.asked import PLAIN, asked_when_bound, mode_of, recorded, unrecorded
-from gpu.cards import integer
-from gpu.charged import Charged
-from gpu.dialects import vocabulary
-from gpu.ended import has_ended
-from gpu.enforcement import Requirement
-from gpu.order import Foreign
-from gpu.refusal import Refusal, told
+from gpu import bind_request, bound_pod, grant, limits, reservation
+from gpu.bind_request import Foreign
+from gpu.grant import Charged, has_ended
+from gpu.limits import Requirement
+from gpu.node_resources import integer
 from gpu.request import NO_GPU, ContainerKind, ContainerRef, GpuRequest
-from gpu.translation import Cards, Translation
+from gpu.translate import registry
+from gpu.translate.asked import PLAIN, asked_when_bound, mode_of, recorded, unrecorded
+from gpu.translation import Cards, Refusal, Translation, told
 from scheduler.core.convert import (
     bounds,
     constraints,
@@ -49,7 +46,7 @@ from scheduler.core.model.pod_class import ANYWHERE, Constraints, Demand, PodCla
 from scheduler.core.model.records import BindRequestRecord, Held, PodRecord, SeenPod, SucceededMember
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code, Verdict
-from wire import goduration, names, rfc3339
+from wire import go, names, rfc3339
 from wire.core import Container, EnvVar, ObjectMeta, Pod
 from wire.crds.bindrequest import BindRequest
 
@@ -70,8 +67,8 @@ def max_runtime_s(pod: Pod) -> int:
     if written is None:
         return 0
     try:
-        return max(0, -(-goduration.parse_ns(written) // _S))
-    except goduration.MalformedDuration:
+        return max(0, -(-go.parse_ns(written) // _S))
+    except go.MalformedDuration:
         return 0
 
 
@@ -164,7 +161,7 @@ def without_group(pod: Pod, *, are_grouped: bool = False) -> Verdict | None:
 
 def bind_request_record(request: BindRequest) -> BindRequestRecord | None:
     """Read a hand-over; None if it is not one that our binder would carry out."""
-    ordered = order.read(request)
+    ordered = bind_request.read(request)
     if isinstance(ordered, Foreign):
         return None
     meta = request.metadata
@@ -257,12 +254,12 @@ def _bound(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
         request=known.request,
         wishes=known.wishes,
         driver_caps=known.driver_caps,
-        by_agents=agentlimits.serving(known) if agentlimits.were_given(pod.metadata.annotations or {}) else (),
+        by_agents=limits.serving(known) if limits.were_given(pod.metadata.annotations or {}) else (),
         mode=mode_of(known),
         deadline_s=deadline_s(pod),
         max_runtime_s=max_runtime_s(pod),
     )
-    share = claimedshare.read(pod)
+    share = bound_pod.read_claimed(pod)
     cls = extended_resources.claimed(cls, share)
     return msgspec.structs.replace(
         _record(pod, cls, settings),
@@ -309,9 +306,9 @@ def _waiting(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
         found = _NOTHING
     request = found.request
     demand = extended_resources.without_share(asked, request)
-    if (no_room := room.cramped(pod.metadata.annotations, found)) is not None:
+    if (no_room := bound_pod.cramped(pod.metadata.annotations, found)) is not None:
         problem = no_room.message
-    if isinstance(required := enforcement.requirement(pod.metadata.annotations), Refusal):
+    if isinstance(required := limits.requirement(pod.metadata.annotations), Refusal):
         problem = told(required)
     hand_over = env_sources(pod, request)
     problem = problem or taken_back(pod, request)
@@ -321,11 +318,11 @@ def _waiting(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
     if too_much := bounds.excess_of_class(cls):
         # Such a pod waits for another reason than room: none of its constraints is kept.
         own, problem, cls = None, problem or too_much, PodClass(demand=bounds.first_resources(cls.demand))
-    share = claimedshare.read(pod)
+    share = bound_pod.read_claimed(pod)
     asks = extended_resources.for_claims(pod, cls) if asked.gpus or asked.extended else ()
     cls = extended_resources.claimed(cls, share)
     job, job_name = owners.job_of(pod.metadata)
-    came_by_the_door = own is not None or bool(too_much) or not vocabulary.is_spoken(pod)
+    came_by_the_door = own is not None or bool(too_much) or not registry.is_spoken(pod)
     kept = msgspec.structs.replace(cls, demand=bounds.first_resources(cls.demand))
     return msgspec.structs.replace(
         _record(pod, kept if kept.demand is not cls.demand else cls, settings),
@@ -377,7 +374,7 @@ def _record(pod: Pod, cls: PodClass, settings: Settings) -> PodRecord:
     meta = pod.metadata
     labels = meta.labels or {}
     counts_for_us = is_ours(pod, settings) and not is_reservation(pod, settings)
-    charged = charges.read(meta.annotations) if counts_for_us and pod.spec.node_name else None
+    charged = grant.read_charged(meta.annotations) if counts_for_us and pod.spec.node_name else None
     pod_group = bounds.name((meta.annotations or {}).get(names.POD_GROUP_NAME, ""))
     # What many pods share is kept once.
     return PodRecord(
@@ -428,16 +425,16 @@ def _is_scaling(pod: Pod) -> bool:
 
 def _by_agents(found: Translation, hand_over: Collection[str]) -> tuple[str, ...]:
     """Which back ends of nodes' agents can limit the pod: what they give containers is named beside devices."""
-    return () if Source.CONFIG_MAP in hand_over else agentlimits.serving(found)
+    return () if Source.CONFIG_MAP in hand_over else limits.serving(found)
 
 
 def _enforced(pod: Pod, found: Translation, settings: Settings, *, by_agents: Collection[str]) -> tuple[str, ...]:
     """What the pod's node has to enforce: nothing where nobody insists."""
-    required = enforcement.requirement(pod.metadata.annotations)
+    required = limits.requirement(pod.metadata.annotations)
     if required is Requirement.NONE and not settings.require_enforcement:
         return ()
     is_hard = required is Requirement.HARD
-    return enforcement.needed(found.wishes, by_driver=found.driver_caps, is_hard=is_hard, by_agents=by_agents)
+    return limits.needed(found.wishes, by_driver=found.driver_caps, is_hard=is_hard, by_agents=by_agents)
 
 
 def _shared_constraints(

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from sys import intern
 from typing import Final
 
-from gpu.refusal import shown
+from gpu.translation import shown
 from scheduler.core.model.quota import DIMENSIONS, BadField, QueueRecord, Resources
 from scheduler.core.model.quota import UNLIMITED as WITHOUT_END
-from wire import goduration, names
+from wire import go, names
 from wire.crds.podgroup import NON_PREEMPTIBLE, PREEMPTIBLE
 from wire.crds.queue import DEFAULT_PRIORITY, UNITS, UNLIMITED, WEIGHT_UNITS, Queue, QueueResource, counted
 
@@ -59,8 +59,8 @@ class _Reader:
     def duration_ns(self, field: str, written: str | None) -> int | None:
         """A duration as Go writes it; None if it is absent."""
         try:
-            return None if written is None else goduration.parse_ns(written)
-        except goduration.MalformedDuration:
+            return None if written is None else go.parse_ns(written)
+        except go.MalformedDuration:
             self.bad = self.bad or BadField(field, shown(written or ""))
         return None
 
@@ -76,8 +76,8 @@ class _Reader:
 def _patience_ns(written: str | None) -> int | None:
     """How long a group waits before nodes are kept for it; what can't be read, and admission refuses, is not said."""
     try:
-        return None if written is None else goduration.parse_ns(written)
-    except goduration.MalformedDuration:
+        return None if written is None else go.parse_ns(written)
+    except go.MalformedDuration:
         return None
 
 
@@ -85,7 +85,7 @@ def queue_of(labels: Mapping[str, str], *, is_of_group: bool = False) -> str:
     """The queue that a pod is charged to by its labels, where no PodGroup names another one (kai-contract 3.1).
 
     ``is_of_group``: it waits and names a PodGroup. While that is not there, its label ``project`` charges nobody:
-    admission does not judge that label then (admission/tenancy.py).
+    admission does not judge that label then (admission/policies.py).
     """
     project = "" if is_of_group else labels.get(names.PROJECT_LABEL)
     return intern(labels.get(names.QUEUE_LABEL) or project or names.DEFAULT_QUEUE)

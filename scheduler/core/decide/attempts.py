@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from gpu.handover import PlannedDevice
+from gpu.bind_request import PlannedDevice
 from scheduler.core.decide.allowance import COST_OF_COMPARING, COST_OF_PLACING, Allowance, Limits, cost_of_judging
 from scheduler.core.decide.gang_places import PlaceBound, place_bounds
 from scheduler.core.decide.placer import Placer

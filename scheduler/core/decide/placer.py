@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from gpu.handover import PlannedDevice
+from gpu.bind_request import PlannedDevice
 from gpu.request import MemoryAsk, SharedAsk
 from gpu.share import NANO_PER_DEVICE
 from scheduler.core.assumed.slow_nodes import Doubt

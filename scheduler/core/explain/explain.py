@@ -14,9 +14,9 @@ from itertools import chain, count, zip_longest
 import msgspec
 import numpy as np
 
+from gpu.node_resources import slice_resource
 from gpu.request import FractionAsk, SharedAsk
 from gpu.share import NANO_PER_DEVICE
-from gpu.slices import slice_resource
 from scheduler.core.assumed.slow_nodes import Doubt
 from scheduler.core.devices.device_choice import choose_answered, choose_devices, without_silent
 from scheduler.core.devices.device_fit import DeviceFit, Pool, cards_hold, largest_fit, largest_mib, pools_of, rule_of

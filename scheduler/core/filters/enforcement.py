@@ -1,14 +1,14 @@
 """Limits of GPUs that a pod wants to be enforced, and memory caps that its containers read for NVIDIA's driver.
 
-What they are is in gpu/enforcement.py and gpu/drivercaps.py.
+What they are is in gpu/limits.py and gpu/limits.py.
 """
 
 from __future__ import annotations
 
 from typing_extensions import override
 
-from gpu import drivercaps
-from gpu.enforcement import DRIVER_CAP, does, lacking
+from gpu import limits
+from gpu.limits import DRIVER_CAP, does, lacking
 from scheduler.core.filters.filter import Filter
 from scheduler.core.model.pod_class import Constraints, PodClass
 from scheduler.core.model.records import NodeRecord
@@ -54,7 +54,7 @@ class DriverCaps(Filter):
     @override
     def read(self, pod: Pod) -> bool | None:
         """True where a container reads its cap."""
-        return drivercaps.are_read(pod.spec) or None
+        return limits.are_read(pod.spec) or None
 
     @override
     def admits(self, node: NodeRecord, asked: bool) -> bool:

@@ -7,7 +7,7 @@ from typing import Final
 
 from scheduler.core.model.pod_class import Requirement, Term
 from scheduler.core.model.records import NodeRecord
-from wire.goint import parse_int
+from wire.go import parse_int
 
 #: A list of values is gone through so much faster than all else.
 _VALUES_PER_COMPARISON: Final = 32

@@ -9,8 +9,8 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from gpu.miglayout import MOST_MEMORY_SLICES, Cut, Place, Slice, cut
-from gpu.slices import slice_resource
+from gpu.mig import MOST_MEMORY_SLICES, Cut, Place, Slice, cut
+from gpu.node_resources import slice_resource
 from scheduler.core.model.mig import MigCard
 
 #: Searches in one look, and results that are kept.

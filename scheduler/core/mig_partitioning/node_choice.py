@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from gpu.slices import slice_resource
+from gpu.node_resources import slice_resource
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.allowance import Limits
 from scheduler.core.decide.changes import AnotherNode, Change, NoRoomMade, OnlyThese

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from gpu.claimedshare import ClaimedShare
+from gpu.bound_pod import ClaimedShare
 from gpu.request import FractionAsk, GpuRequest, MemoryAsk
 
 
@@ -168,7 +168,7 @@ class ClaimToMake(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 def share_need(request: GpuRequest, device_class: str) -> DeviceNeed:
-    """What a claim asks for a request that a claim can serve (gpu/claimedshare.py); limits are no matter of claims."""
+    """What a claim asks for a request that a claim can serve (gpu/bound_pod.py); limits are no matter of claims."""
     ask = request.shared[0]
     part = MemoryAsk(ask.mem_mib) if isinstance(ask, MemoryAsk) else FractionAsk(ask.nano)
     wanted = DeviceAsk(name=SHARE_REQUEST, device_class=device_class, part=part)

@@ -6,8 +6,8 @@ from functools import cached_property
 
 import msgspec
 
-from gpu.miglayout import Profile
-from gpu.slices import slice_resource
+from gpu.mig import Profile
+from gpu.node_resources import slice_resource
 
 #: ``status.cards[].carving.state`` of a GpuNode.
 UNDER_WAY = "underway"

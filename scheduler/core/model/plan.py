@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from gpu.charged import Charged
-from gpu.handover import PlannedDevice
+from gpu.bind_request import PlannedDevice
+from gpu.grant import Charged
 from scheduler.core.model.devices import ClaimChoice
 from scheduler.core.model.pod_class import VolumeChoice
 from scheduler.core.model.preemption import Ended, Intent, Victim

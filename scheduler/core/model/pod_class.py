@@ -253,7 +253,7 @@ class Constraints(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_onl
     """On which nodes a pod may be at all. ``terms`` None: no required node affinity; (): it matches nowhere.
 
     ``products``: one of these has to be part of the product's name of the node's cards, none of ``not_products``
-    (gpu/translation.py, Cards). ``enforced``: words that the node has to enforce (gpu/enforcement.py).
+    (gpu/translation.py, Cards). ``enforced``: words that the node has to enforce (gpu/limits.py).
     """
 
     selector: tuple[tuple[str, str], ...] = ()
@@ -297,11 +297,11 @@ class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=T
     alternatives: tuple[GpuRequest, ...] = ()
     #: What its node may be unable to enforce.
     wishes: Wishes = NO_WISHES
-    #: Its containers read their memory caps for the driver (gpu/drivercaps.py).
+    #: Its containers read their memory caps for the driver (gpu/limits.py).
     driver_caps: bool = False
-    #: Back ends of nodes' agents that can hold it to its caps, or do where it is bound (gpu/agentlimits.py).
+    #: Back ends of nodes' agents that can hold it to its caps, or do where it is bound (gpu/limits.py).
     by_agents: tuple[str, ...] = ()
-    #: Its mode, if tenants of another one may not be on its devices (gpu/asked.py).
+    #: Its mode, if tenants of another one may not be on its devices (gpu/translate/asked.py).
     mode: str = ""
 
     #: Where ``request`` and each of the alternatives is meant, without units; empty: everywhere.

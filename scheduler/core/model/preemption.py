@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gpu.handover import PlannedDevice
+from gpu.bind_request import PlannedDevice
 from scheduler.core.model.pod_class import Demand, Requirement
 from scheduler.core.model.verdict import Code
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import msgspec
 
-from gpu import multiplied
-from gpu.asked import PLAIN, taken
-from gpu.charged import Charged
-from gpu.claimedshare import ClaimedShare
-from gpu.handover import PlannedDevice
+from gpu import node_resources
+from gpu.bind_request import PlannedDevice
+from gpu.bound_pod import ClaimedShare
+from gpu.grant import Charged
+from gpu.node_resources import slice_resource
 from gpu.reservation import Reservation
-from gpu.slices import slice_resource
+from gpu.translate.asked import PLAIN, taken
 from gpu.translation import Translation
 from scheduler.core.model.device_requests import ExtendedAsk, ResourceClaimUse
 from scheduler.core.model.minimum_tree import Contradiction, MinimumTree
@@ -194,8 +194,8 @@ class NodeRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A node: where it is, what it has, whom it takes.
 
     ``smallest_card_mib`` and ``largest_card_mib``: memory of its cards, 0 if unknown. ``is_multiplied``: its plugin
-    offers each GPU several times (gpu/multiplied.py). ``single_profile``: what its device plugin calls GPUs are MIG
-    slices of this profile, "" if they are cards. ``enforces``: what it can hold pods to, in words (gpu/enforcement.py).
+    offers each GPU several times (gpu/node_resources.py). ``single_profile``: what its device plugin calls GPUs are MIG
+    slices of this profile, "" if they are cards. ``enforces``: what it can hold pods to, in words (gpu/limits.py).
     ``shows_tenants``: its agent shows tenants their own shares.
     """
 
@@ -240,7 +240,7 @@ class NodeRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         else:
             named = slice_resource(profile)
             wanted = named if any(name == named for name, _ in self.capacity.extended) else ""
-        return "" if multiplied.slices_are(self.labels, wanted) else wanted
+        return "" if node_resources.slices_are(self.labels, wanted) else wanted
 
 
 class PlannedMember(msgspec.Struct, frozen=True, gc=False):

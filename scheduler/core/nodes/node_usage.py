@@ -14,12 +14,12 @@ from typing import Final
 
 import msgspec
 
-from gpu.charged import Charged
-from gpu.handover import PlannedDevice
+from gpu.bind_request import PlannedDevice
+from gpu.grant import Charged
+from gpu.node_resources import is_device_resource
 from gpu.request import charge_nano
 from gpu.reservation import Reservation
 from gpu.share import NANO_PER_DEVICE, PERCENT_PER_DEVICE, memory_from_nano
-from gpu.slices import is_device_resource
 from scheduler.core.model.pod_class import Demand
 from scheduler.core.model.records import NodeRecord, PodRecord
 from scheduler.core.model.settings import Settings

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from gpu.handover import PlannedDevice
+from gpu.bind_request import PlannedDevice
 from gpu.share import NANO_PER_DEVICE, PERCENT_PER_DEVICE
 from scheduler.core.model.pod_class import Demand
 from scheduler.core.model.records import NodeRecord, PodRecord

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from gpu.handover import MalformedHandover, PlannedDevice, check_device
+from gpu.bind_request import MalformedHandover, PlannedDevice, check_device
 from scheduler.core.model.pod_class import Demand
 from scheduler.core.model.preemption import Action, Evicted, FailedClaim, Intent, Moved, Place, Victim
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Final
 
-from gpu.charged import Charged
+from gpu.grant import Charged
 from scheduler.core.model.facts import Facts, copied
 from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.quota import NOTHING, QueueRecord, Resources

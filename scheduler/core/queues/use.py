@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from gpu.charged import Charged, charged
-from gpu.handover import PlannedDevice
+from gpu.bind_request import PlannedDevice
+from gpu.grant import Charged, charged
 from gpu.request import GpuRequest, charge_nano
 from gpu.share import NANO_PER_DEVICE
 from scheduler.core.model.pod_class import Demand, PodClass

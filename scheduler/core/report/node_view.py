@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from gpu.claimedshare import ClaimedShare
+from gpu.bound_pod import ClaimedShare
 from gpu.reservation import Reservation
 from gpu.share import NANO_PER_DEVICE, memory_from_nano
 from scheduler.core.model.records import NodeRecord, PodRecord
@@ -120,7 +120,7 @@ class NodeView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="came
     """A node. ``gpus`` that its device plugin offers, ``free_gpus`` of them whole; MIG slices are counted apart.
 
     ``node_pool``: the value of its label, "" without one. ``is_multiplied``: each GPU is offered several times, so none
-    is shared (gpu/multiplied.py). ``lost_gpus`` are used by pods whose reservation lost them: nobody gets those.
+    is shared (gpu/node_resources.py). ``lost_gpus`` are used by pods whose reservation lost them: nobody gets those.
     ``free_nano``: what shares may still get, on free devices and on shared ones that are not closed.
     ``unhealthy_gpus`` and ``address`` are for readers of nodes; the scheduler keeps neither.
     """

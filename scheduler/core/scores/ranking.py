@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from gpu import enforcement
+from gpu import limits
 from gpu.request import MigAsk
 from scheduler.core.assumed.slow_nodes import Doubt
 from scheduler.core.devices.device_choice import choose_answered
@@ -137,7 +137,7 @@ class Ranking:
 
     def _enforcing(self) -> Bools | None:
         """Nodes that enforce all that the class wishes; None where that makes no difference."""
-        wished = enforcement.needed(self.cls.wishes, by_driver=self.cls.driver_caps, by_agents=self.cls.by_agents)
+        wished = limits.needed(self.cls.wishes, by_driver=self.cls.driver_caps, by_agents=self.cls.by_agents)
         if not wished or self.cls.constraints.enforced:
             return None
         there: Bools = self._statement.eligible(msgspec.structs.replace(self.cls.constraints, enforced=wished)) == OK

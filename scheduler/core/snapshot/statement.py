@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
-from gpu.handover import PlannedDevice
+from gpu.bind_request import PlannedDevice
 from gpu.pinning import Pin
 from gpu.share import NANO_PER_DEVICE
 from scheduler.core.assumed.slow_nodes import Doubt

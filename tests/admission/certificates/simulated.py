@@ -14,10 +14,8 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from admission.certificates.health import health
 from admission.certificates.pair import Authority, Bundle, Pair
-from admission.certificates.steps import Keep, Make, Publish, Serve, Step, decide
-from admission.certificates.view import Held, Standing, View
+from admission.certificates.steps import Held, Keep, Make, Publish, Serve, Standing, Step, View, decide, health
 from tests.admission.certificates.worlds import NAMES, S, pair
 
 T = TypeVar("T")

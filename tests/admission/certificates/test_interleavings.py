@@ -7,7 +7,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from admission.certificates.pair import Bundle, Pair
-from admission.certificates.view import Held
+from admission.certificates.steps import Held
 from tests.admission.certificates.simulated import Configuration, World, world
 from tests.admission.certificates.worlds import pair
 

@@ -12,8 +12,16 @@ from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPri
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admission.certificates.pair import Bundle, Pair, read_bundle, read_pair, write_bundle
-from admission.certs import AUTHORITY, ServingCertificate, serving_certificate
+from admission.certificates.pair import (
+    AUTHORITY,
+    Bundle,
+    Pair,
+    ServingCertificate,
+    read_bundle,
+    read_pair,
+    serving_certificate,
+    write_bundle,
+)
 
 NAME = "moorage-admission.kai-scheduler.svc"
 BEGIN_S, LIFE_S = 1_767_225_600, 1200

@@ -5,8 +5,8 @@ from __future__ import annotations
 import anyio
 import pytest
 
+from admission.certificates.pair import YEAR_S
 from admission.certificates.rotation import Rotation
-from admission.certs import YEAR_S
 from kube.client.errors import NotFound
 from tests.admission.certificates.shell import LIFETIME_S, WEBHOOKS, Site, ready, replica, site
 from tests.conftest import AnyioBackend

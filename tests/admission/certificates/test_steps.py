@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from admission.certificates.health import health
-from admission.certificates.steps import Keep, Make, Publish, Serve, Step, decide
-from admission.certificates.view import Held, View
+from admission.certificates.steps import Held, Keep, Make, Publish, Serve, Step, View, decide, health
 from tests.admission.certificates.worlds import NAMES, NOW_S, pair, standing, view
 
 A = pair("a")

@@ -8,10 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from admission.certificates.pair import Pair, read_bundle, read_pair
-from admission.certificates.stored import bundles_patch, held, pairs_patch, standing
-from admission.certificates.view import Held
-from admission.certs import ServingCertificate, serving_certificate
+from admission.certificates.pair import Pair, ServingCertificate, read_bundle, read_pair, serving_certificate
+from admission.certificates.steps import Held, bundles_patch, held, pairs_patch, standing
 from wire.admissionregistration import WebhookConfiguration
 from wire.core import Secret
 

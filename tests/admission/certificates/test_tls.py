@@ -9,8 +9,8 @@ import anyio
 import pytest
 from cryptography.hazmat.primitives import serialization
 
+from admission.certificates.pair import ServingCertificate, serving_certificate
 from admission.certificates.tls import Files, FilesShown
-from admission.certs import ServingCertificate, serving_certificate
 from kube.client.clock import SystemClock
 
 

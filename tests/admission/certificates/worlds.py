@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from admission.certificates.pair import Authority, Bundle, Pair
-from admission.certificates.view import Held, Standing, View
+from admission.certificates.steps import Held, Standing, View
 
 NAMES = frozenset({"moorage-admission.kai-scheduler.svc"})
 S = 1_000_000_000

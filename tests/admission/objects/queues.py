@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from admission.objects.others import Others
+from admission.objects.queue import Others
 from tests.admission.pods import review
 from wire.crds.queue import Queue
 

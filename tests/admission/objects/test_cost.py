@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from admission.objects.others import Others
+from admission.objects.queue import Others
 from admission.objects.review import ObjectAdmission
 from tests.admission.objects.queues import Raw, beside, gpus, group_review, queue, queue_review, raw, raw_group
 from tests.admission.test_every_cost import STEEP

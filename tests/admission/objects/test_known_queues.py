@@ -8,7 +8,7 @@ import random
 import anyio
 import pytest
 
-from admission.objects.known_queues import READ_WITHIN_S, KnownQueues
+from admission.objects.review import READ_WITHIN_S, KnownQueues
 from kube.client.api import Api
 from kube.client.resources import QUEUES
 from kube.client.retry import Retry

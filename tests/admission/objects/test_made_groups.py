@@ -9,10 +9,10 @@ import pytest
 
 from admission.objects.findings import Allowed
 from admission.objects.podgroup import judge_group
-from tests.workloads.core.test_kinds import ROWS, grove
-from tests.workloads.objects import chained
-from workloads.core.grouping import group
-from workloads.core.values import Group
+from podgrouper.core.answers import Group
+from podgrouper.core.grouping import group
+from tests.podgrouper.core.test_kinds import ROWS, grove
+from tests.podgrouper.objects import chained
 
 
 @pytest.mark.parametrize(("bottom", "owners"), [row[1:3] for row in ROWS], ids=[row[0] for row in ROWS])

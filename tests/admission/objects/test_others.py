@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admission.objects.amounts import NOTHING, Amount, amount
-from admission.objects.others import Others, quota
+from admission.objects.queue import NOTHING, Amount, Others, amount, quota
 from tests.admission.objects.queues import gpus, queue
 from wire.crds.queue import Queue
 

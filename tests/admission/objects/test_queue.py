@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from admission.objects.findings import Allowed, Judgement, Refused, Rule
-from admission.objects.others import Others
-from admission.objects.queue import judge_deleted, judge_written
-from admission.objects.texts import TEXTS, told
+from admission.objects.messages import TEXTS, told
+from admission.objects.queue import Others, judge_deleted, judge_written
 from tests.admission.objects.queues import beside, gpus, queue
 from wire import names
 from wire.crds.queue import TOO_MANY_UNITS, UNITS, Queue

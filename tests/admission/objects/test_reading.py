@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from admission.objects.findings import Finding
-from admission.objects.reading import read
-from admission.objects.texts import told
+from admission.objects.findings import Finding, read
+from admission.objects.messages import told
 from wire.crds.queue import Queue
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from admission.envelope import MalformedReview
-from admission.objects.others import Others
+from admission.objects.queue import Others
 from admission.objects.review import ObjectAdmission
 from tests.admission.objects.queues import Raw, beside, gpus, group_review, queue, queue_review, raw, raw_group
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import anyio
 
-from binder.bind.verifying import Verifier
+from binder.bind.actions import Verifier
 from binder.core.reservation_pod import ReservationTemplate
 from gpu import reservation as reservations
 from gpu.reservation import Reservation

@@ -3,7 +3,7 @@ from __future__ import annotations
 import math
 import random
 
-from binder.collect.due import Due
+from binder.collect.collector import Due
 
 
 def test_groups_are_taken_when_their_time_has_come_and_once() -> None:

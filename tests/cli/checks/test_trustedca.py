@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from admission.certs import serving_certificate
+from admission.certificates.pair import serving_certificate
 from admission.manifests import ServiceEndpoint, queue_manifest
 from cli.checks.reader import Level
 from cli.checks.webhooks import of_ca, of_objects

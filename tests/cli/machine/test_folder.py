@@ -13,7 +13,7 @@ import pytest
 
 from cli.machine.books import Folder
 from gpu.book import EMPTY, Book, Entry, MalformedBook
-from gpu.room import LARGEST
+from gpu.bound_pod import LARGEST
 from tests.cli.machine.launcher import ROOT
 
 BOOK = Book({"1.2.3": Entry(nano=5, attempt="boot", rv="", since=0, pod="a/b")})

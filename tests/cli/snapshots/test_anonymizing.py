@@ -20,7 +20,7 @@ from scheduler.core.model.preemption import Action, Intent, Moved, Place, Victim
 from scheduler.core.preemption.nomination_record import Record, read, written
 from scheduler.core.queues.use_over_time import UseOverTime, counts_written
 from tests.wire.filled import KEY, WORDS, Path, filled
-from wire import gangwords, names
+from wire import gangs, names
 from wire.core import Node, Pod
 from wire.crds.podgroup import PodGroup
 from wire.crds.queue import Queue
@@ -224,7 +224,7 @@ class Canaries:
 
 
 def vocabulary_keys() -> tuple[str, ...]:
-    return (*gangwords.ALL, "hami.io/gpu-scheduler-policy", "nvidia.com/use-gputype", "nvidia.com/nouse-gpuuuid")
+    return (*gangs.ALL, "hami.io/gpu-scheduler-policy", "nvidia.com/use-gputype", "nvidia.com/nouse-gpuuuid")
 
 
 @pytest.mark.parametrize("plural", PLURALS)

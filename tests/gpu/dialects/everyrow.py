@@ -14,7 +14,6 @@ from gpu.dialects.settings import DialectSettings, HamiSettings
 from tests.gpu.dialects import (
     test_aliyun,
     test_clearml,
-    test_combine,
     test_hami,
     test_koordinator,
     test_metagpu,
@@ -24,6 +23,7 @@ from tests.gpu.dialects import (
 )
 from tests.gpu.dialects.pods import asking
 from tests.gpu.dialects.rows import Row
+from tests.gpu.translate import test_combine
 from wire.core import Pod
 
 _MODULES = (

@@ -9,11 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpu.dialects.plugin import containers
+from gpu.device_plugin import containers
 from gpu.dialects.settings import DialectSettings
-from gpu.refusal import Mistake, Refusal
 from gpu.request import Ask, ContainerRef, ContainerRequest, GpuRequest
-from gpu.translation import Note, NoteCode, ResourceEdit, Translation, Written
+from gpu.translation import Mistake, Note, NoteCode, Refusal, ResourceEdit, Translation, Written
 from tests.gpu.dialects.pods import Raw
 from wire.core import Pod
 

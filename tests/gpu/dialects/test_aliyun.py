@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from gpu.dialects import aliyun
 from gpu.dialects.settings import AliyunSettings, DialectSettings
-from gpu.refusal import Mistake, Refusal
 from gpu.request import GpuRequest, MemoryAsk, MigAsk, WholeAsk
-from gpu.translation import GivenDevice, NoteCode, ResourceEdit, Translation, Written
+from gpu.translation import GivenDevice, Mistake, NoteCode, Refusal, ResourceEdit, Translation, Written
 from tests.fuzzing import fuzzed
 from tests.gpu.dialects.pods import C0, C1, C2, I0, Raw, asking, container, pod
 from tests.gpu.dialects.rows import Row, asks, edited, holds, note, parametrized, without

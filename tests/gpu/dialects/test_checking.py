@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from gpu.dialects.checking import mistakes
 from gpu.dialects.settings import (
     AliyunSettings,
     ClearmlSettings,
@@ -12,7 +11,8 @@ from gpu.dialects.settings import (
     ReplicasSettings,
     VolcanoSettings,
 )
-from gpu.refusal import Mistake
+from gpu.dialects.settings_file import mistakes
+from gpu.translation import Mistake
 
 
 def test_what_is_set_by_default_can_be() -> None:

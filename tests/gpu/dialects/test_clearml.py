@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from gpu.dialects import clearml
 from gpu.dialects.settings import ClearmlSettings, DialectSettings
-from gpu.refusal import Mistake, Refusal
 from gpu.request import FractionAsk, GpuRequest, MemoryAsk, MigAsk, WholeAsk
 from gpu.share import NANO_PER_DEVICE
-from gpu.translation import EnvEdit, Note, NoteCode, ResourceEdit, Translation, Wishes, Written
+from gpu.translation import EnvEdit, Mistake, Note, NoteCode, Refusal, ResourceEdit, Translation, Wishes, Written
 from tests.fuzzing import fuzzed
 from tests.gpu.dialects.pods import C0, C1, I0, asking, container, pod
 from tests.gpu.dialects.rows import Row, asks, edited, holds, note, parametrized, without

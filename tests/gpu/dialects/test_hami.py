@@ -9,18 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpu.device_plugin import MOST_DEVICES
 from gpu.dialects import hami, kai
-from gpu.dialects.plugin import MOST_DEVICES
 from gpu.dialects.settings import DialectSettings, HamiSettings
-from gpu.refusal import Mistake, Refusal
 from gpu.request import Ask, ContainerRef, ContainerRequest, FractionAsk, GpuRequest, MemoryAsk, MigAsk, WholeAsk
 from gpu.share import NANO_PER_DEVICE
 from gpu.translation import (
     Cards,
     EnvEdit,
     GivenDevice,
+    Mistake,
     Note,
     NoteCode,
+    Refusal,
     ResourceEdit,
     Translation,
     Wishes,

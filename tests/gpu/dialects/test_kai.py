@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpu.device_plugin import MOST_DEVICES
 from gpu.dialects import kai
-from gpu.dialects.plugin import MOST_DEVICES
-from gpu.refusal import Mistake, Refusal
 from gpu.request import (
     NO_GPU,
     ContainerKind,
@@ -22,6 +21,7 @@ from gpu.request import (
     WholeAsk,
 )
 from gpu.share import NANO_PER_DEVICE
+from gpu.translation import Mistake, Refusal
 from tests.fuzzing import fuzzed
 from wire.core import Pod
 

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from gpu.dialects import koordinator
 from gpu.dialects.settings import DialectSettings
-from gpu.refusal import Mistake, Refusal
 from gpu.request import Ask, ContainerRef, ContainerRequest, FractionAsk, GpuRequest, MemoryAsk, WholeAsk
 from gpu.share import NANO_PER_DEVICE
-from gpu.translation import GivenDevice, Note, NoteCode, ResourceEdit, Translation, Wishes, Written
+from gpu.translation import GivenDevice, Mistake, Note, NoteCode, Refusal, ResourceEdit, Translation, Wishes, Written
 from tests.fuzzing import fuzzed
 from tests.gpu.dialects.pods import C0, C1, I0, asking, container, pod
 from wire.core import Pod

@@ -7,13 +7,12 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpu.colocation import MOST_ALTERNATIVES, MOST_TRIED
 from gpu.dialects import metagpu
-from gpu.dialects.seating import MOST_ALTERNATIVES, MOST_TRIED
 from gpu.dialects.settings import DialectSettings, MetagpuSettings
-from gpu.refusal import Mistake, Refusal
 from gpu.request import Ask, FractionAsk, GpuRequest, MigAsk, WholeAsk
 from gpu.share import NANO_PER_DEVICE
-from gpu.translation import GivenDevice, NoteCode, ResourceEdit, Translation, Wishes, Written
+from gpu.translation import GivenDevice, Mistake, NoteCode, Refusal, ResourceEdit, Translation, Wishes, Written
 from tests.fuzzing import fuzzed
 from tests.gpu.dialects.pods import C0, C1, C2, I0, Raw, asking
 from tests.gpu.dialects.rows import Row, asks, edited, holds, note, parametrized, without

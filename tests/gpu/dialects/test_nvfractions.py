@@ -9,12 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu.dialects import nvfractions
-from gpu.dialects.nvannotations import is_written
+from gpu.dialects.nvfractions import is_written
 from gpu.dialects.settings import DialectSettings
-from gpu.refusal import Mistake, Refusal
 from gpu.request import Ask, ContainerRef, ContainerRequest, FractionAsk, GpuRequest, MemoryAsk, MigAsk, WholeAsk
 from gpu.share import NANO_PER_DEVICE
-from gpu.translation import GivenDevice, Note, NoteCode, Translation, Wishes, Written
+from gpu.translation import GivenDevice, Mistake, Note, NoteCode, Refusal, Translation, Wishes, Written
 from tests.fuzzing import fuzzed
 from tests.gpu.dialects.pods import C0, C1, I0, asking
 from wire.core import Pod

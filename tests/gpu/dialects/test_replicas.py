@@ -8,14 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpu.colocation import MOST_ALTERNATIVES
 from gpu.dialects import replicas
-from gpu.dialects.replicaentries import splits, table
-from gpu.dialects.seating import MOST_ALTERNATIVES
+from gpu.dialects.replicas import splits, table
 from gpu.dialects.settings import DialectSettings, ReplicasSettings
-from gpu.refusal import Mistake, Refusal
 from gpu.request import Ask, ContainerRef, FractionAsk, GpuRequest, MemoryAsk, MigAsk, WholeAsk
 from gpu.share import NANO_PER_DEVICE
-from gpu.translation import NoteCode, ResourceEdit, Translation, Wishes, Written
+from gpu.translation import Mistake, NoteCode, Refusal, ResourceEdit, Translation, Wishes, Written
 from tests.fuzzing import fuzzed
 from tests.gpu.dialects.pods import C0, C1, I0, Raw, asking
 from tests.gpu.dialects.rows import Row, asks, holds, note, parametrized, without

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu.dialects import settingsfile
+from gpu.dialects import settings_file
 from gpu.dialects.settings import (
     AliyunSettings,
     ClearmlSettings,
@@ -16,7 +16,7 @@ from gpu.dialects.settings import (
     MetagpuSettings,
     ReplicasSettings,
 )
-from gpu.refusal import Refusal
+from gpu.translation import Refusal
 from tests.fuzzing import fuzzed
 from wire import names
 
@@ -39,7 +39,7 @@ ROOT = Path(__file__).parents[3]
     ],
 )
 def test_a_file_says_what_is_different(text: str, expected: DialectSettings) -> None:
-    assert settingsfile.of_cluster(text) == expected
+    assert settings_file.of_cluster(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_what_can_not_be_is_refused_by_field_value_and_what_is_allowed(
 
 
 def refusals(text: str) -> tuple[Refusal, ...]:
-    found = settingsfile.of_cluster(text)
+    found = settings_file.of_cluster(text)
     assert not isinstance(found, DialectSettings)
     return found
 
@@ -94,7 +94,7 @@ MERGES = ["a0: &a0 {x: 1}", *(f"a{n}: &a{n} {{<<: [*a{n - 1}, *a{n - 1}]}}" for 
 def test_what_little_text_makes_large_is_not_written_out(lines: list[str]) -> None:
     (refusal,) = refusals("\n".join(lines))
     assert refusal.allowed == "aliases (*name) are not read here: write them out"
-    assert settingsfile.of_namespace("\n".join(lines), CLUSTER) == msgspec.structs.replace(
+    assert settings_file.of_namespace("\n".join(lines), CLUSTER) == msgspec.structs.replace(
         refusal, field=names.DIALECTS, message=refusal.message.replace("the file", names.DIALECTS)
     )
 
@@ -106,8 +106,8 @@ def test_a_key_that_is_a_list_is_refused() -> None:
 def test_what_a_namespace_says_is_read_up_to_a_length() -> None:
     said = "hami: {memory_factor: 2} #"
     long = said + " " * (16_384 - len(said))
-    assert isinstance(settingsfile.of_namespace(long, CLUSTER), DialectSettings)
-    refusal = settingsfile.of_namespace(long + " ", CLUSTER)
+    assert isinstance(settings_file.of_namespace(long, CLUSTER), DialectSettings)
+    refusal = settings_file.of_namespace(long + " ", CLUSTER)
     assert isinstance(refusal, Refusal)
     assert (refusal.field, refusal.allowed) == (names.DIALECTS, "at most 16384 characters")
 
@@ -127,7 +127,7 @@ CLUSTER = DialectSettings(aliyun=AliyunSettings(unit_mib=1), hami=HamiSettings(m
 
 
 def test_a_namespace_says_what_is_different_from_the_cluster() -> None:
-    found = settingsfile.of_namespace(
+    found = settings_file.of_namespace(
         '{"clearml": {"legacy_replicas": 8}, "hami": {"owns_plain_counts": true}}', CLUSTER
     )
     assert found == msgspec.structs.replace(
@@ -135,7 +135,7 @@ def test_a_namespace_says_what_is_different_from_the_cluster() -> None:
         clearml=ClearmlSettings(legacy_replicas=8),
         hami=HamiSettings(memory_factor=10, owns_plain_counts=True),
     )
-    assert settingsfile.of_namespace("metagpu: {allow_span: true}", CLUSTER) == msgspec.structs.replace(
+    assert settings_file.of_namespace("metagpu: {allow_span: true}", CLUSTER) == msgspec.structs.replace(
         CLUSTER, metagpu=MetagpuSettings(allow_span=True)
     )
 
@@ -150,14 +150,14 @@ def test_a_namespace_says_what_is_different_from_the_cluster() -> None:
     ],
 )
 def test_what_nodes_have_is_said_for_the_cluster_only(text: str, field: str) -> None:
-    found = settingsfile.of_namespace(text, CLUSTER)
+    found = settings_file.of_namespace(text, CLUSTER)
     assert isinstance(found, Refusal)
     assert (found.field, found.allowed) == (field, "in the cluster's file only")
 
 
 @pytest.mark.parametrize("text", ["hami: {memory_factor: 0}", "{", "hami: {memory: 1}"])
 def test_what_can_not_be_of_a_namespace_is_refused(text: str) -> None:
-    assert isinstance(settingsfile.of_namespace(text, CLUSTER), Refusal)
+    assert isinstance(settings_file.of_namespace(text, CLUSTER), Refusal)
 
 
 @fuzzed
@@ -174,13 +174,13 @@ def test_what_can_not_be_of_a_namespace_is_refused(text: str) -> None:
     ).map(lambda value: msgspec.json.encode(value).decode())
 )
 def test_whatever_is_written_is_settings_or_refusals(text: str) -> None:
-    found = settingsfile.of_cluster(text)
+    found = settings_file.of_cluster(text)
     assert isinstance(found, DialectSettings) or all(refusal.field and refusal.allowed for refusal in found)
-    assert isinstance(settingsfile.of_namespace(text, CLUSTER), DialectSettings | Refusal)
+    assert isinstance(settings_file.of_namespace(text, CLUSTER), DialectSettings | Refusal)
 
 
 def test_the_example_can_be_given_to_admission() -> None:
-    found = settingsfile.of_cluster((ROOT / "examples/settings/dialects.yaml").read_text())
+    found = settings_file.of_cluster((ROOT / "examples/settings/dialects.yaml").read_text())
     assert isinstance(found, DialectSettings)
     assert found.clearml == ClearmlSettings(legacy_replicas=8, round_up=True)
     assert found.replicas.entries == ("gpu:sharedgpu:4", "gpu:gpu-mem-gb:-1")
@@ -206,5 +206,5 @@ def test_the_page_for_users_lists_every_setting_with_its_default_and_where_it_ma
         assert told[name][0] == text
         group, _, last = name.partition(".")
         said = msgspec.json.encode({group: {last: default} if last else default}).decode()
-        is_of_namespace = isinstance(settingsfile.of_namespace(said, CLUSTER), DialectSettings)
+        is_of_namespace = isinstance(settings_file.of_namespace(said, CLUSTER), DialectSettings)
         assert told[name][1] == ("yes" if is_of_namespace else "")

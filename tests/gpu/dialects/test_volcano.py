@@ -9,12 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu.dialects import kai, volcano, volcanoshare
+from gpu.dialects import kai, volcano, volcano_share
 from gpu.dialects.settings import DialectSettings, VolcanoSettings
-from gpu.refusal import Mistake, Refusal
 from gpu.request import Ask, ContainerRef, ContainerRequest, FractionAsk, GpuRequest, MemoryAsk, WholeAsk
 from gpu.share import NANO_PER_DEVICE
-from gpu.translation import Cards, GivenDevice, Note, NoteCode, ResourceEdit, Translation, Wishes, Written
+from gpu.translation import (
+    Cards,
+    GivenDevice,
+    Mistake,
+    Note,
+    NoteCode,
+    Refusal,
+    ResourceEdit,
+    Translation,
+    Wishes,
+    Written,
+)
 from tests.fuzzing import fuzzed
 from tests.gpu.dialects.pods import C0, C1, I0, asking
 from wire.core import Pod
@@ -208,14 +218,14 @@ def test_annotations_say_which_cards_and_how(annotations: dict[str, str], change
     ],
 )
 def test_gpu_share_is_memory_of_one_card_or_whole_cards(pod: Pod, expected: Translation) -> None:
-    assert volcanoshare.speaks(pod, DEFAULTS)
-    assert volcanoshare.translate(pod, DEFAULTS) == expected
+    assert volcano_share.speaks(pod, DEFAULTS)
+    assert volcano_share.translate(pod, DEFAULTS) == expected
     assert not volcano.speaks(pod, DEFAULTS)
 
 
 def test_gpu_share_counts_what_the_containers_use_at_one_time() -> None:
     """V12: 1024 and 5 run together, after an init container with 2000."""
-    found = volcanoshare.translate(asking({SHARE_MEM: 1024}, {SHARE_MEM: 5}, init=[{SHARE_MEM: 2000}]), DEFAULTS)
+    found = volcano_share.translate(asking({SHARE_MEM: 1024}, {SHARE_MEM: 5}, init=[{SHARE_MEM: 2000}]), DEFAULTS)
     assert isinstance(found, Translation)
     (ask,) = found.request.shared
     assert isinstance(ask, MemoryAsk)
@@ -232,13 +242,13 @@ REFUSED = [
     ("V1-half", volcano, {NUMBER: "0.5"}, Mistake.MALFORMED, NUMBER, MALFORMED),
     ("V1-many", volcano, {NUMBER: 1000}, Mistake.TOO_MANY, NUMBER, "1 to 256"),
     ("V4-beside", volcano, {NUMBER: 2, GPU: 1}, Mistake.CONFLICTING, GPU, f"either {NUMBER} or {GPU}"),
-    ("V11-suffix", volcanoshare, {SHARE_MEM: "16Gi"}, Mistake.MALFORMED, SHARE_MEM, "0 to 2147483647"),
-    ("V11-half", volcanoshare, {SHARE_MEM: "0.5"}, Mistake.MALFORMED, SHARE_MEM, MALFORMED),
-    ("V13-many", volcanoshare, {SHARE_NUMBER: 300}, Mistake.TOO_MANY, SHARE_NUMBER, "1 to 256"),
-    ("V13-beside", volcanoshare, {SHARE_MEM: 5, GPU: 1}, Mistake.CONFLICTING, GPU, f"either {SHARE_MEM} or {GPU}"),
+    ("V11-suffix", volcano_share, {SHARE_MEM: "16Gi"}, Mistake.MALFORMED, SHARE_MEM, "0 to 2147483647"),
+    ("V11-half", volcano_share, {SHARE_MEM: "0.5"}, Mistake.MALFORMED, SHARE_MEM, MALFORMED),
+    ("V13-many", volcano_share, {SHARE_NUMBER: 300}, Mistake.TOO_MANY, SHARE_NUMBER, "1 to 256"),
+    ("V13-beside", volcano_share, {SHARE_MEM: 5, GPU: 1}, Mistake.CONFLICTING, GPU, f"either {SHARE_MEM} or {GPU}"),
     (
         "V15-modes",
-        volcanoshare,
+        volcano_share,
         {SHARE_MEM: 5, NUMBER: 1},
         Mistake.CONFLICTING,
         SHARE_MEM,
@@ -246,7 +256,7 @@ REFUSED = [
     ),
     (
         "V15-both",
-        volcanoshare,
+        volcano_share,
         {SHARE_MEM: 5, SHARE_NUMBER: 1},
         Mistake.CONFLICTING,
         SHARE_MEM,
@@ -302,9 +312,9 @@ def test_slices_of_several_containers_are_written_one_after_the_other() -> None:
 
 def test_gpu_share_writes_the_index_of_the_card_and_each_containers_part() -> None:
     """V16."""
-    found = volcanoshare.translate(asking({SHARE_MEM: 1024}, {SHARE_MEM: 5}), DEFAULTS)
+    found = volcano_share.translate(asking({SHARE_MEM: 1024}, {SHARE_MEM: 5}), DEFAULTS)
     assert isinstance(found, Translation)
-    written = volcanoshare.written_back(found, [GivenDevice("GPU-d", 3, 10989, 1)], at_ns=42)
+    written = volcano_share.written_back(found, [GivenDevice("GPU-d", 3, 10989, 1)], at_ns=42)
     assert written == Written(
         env={
             "c0": {"VOLCANO_GPU_ALLOCATED": "1024", "VOLCANO_GPU_TOTAL": "10989"},
@@ -327,11 +337,11 @@ def test_with_a_factor_lists_are_in_units_and_limits_in_mib() -> None:
 def test_whole_cards_are_the_vendors_and_read_the_same_after_the_edits() -> None:
     """V4, V13."""
     slices_found = volcano.translate(asking({NUMBER: 2}), DEFAULTS)
-    share_found = volcanoshare.translate(asking({SHARE_NUMBER: 2}), DEFAULTS)
+    share_found = volcano_share.translate(asking({SHARE_NUMBER: 2}), DEFAULTS)
     assert isinstance(slices_found, Translation)
     assert isinstance(share_found, Translation)
     assert volcano.written_back(slices_found, [], node="n", at_ns=0) == Written()
-    assert volcanoshare.written_back(share_found, [], at_ns=0) == Written()
+    assert volcano_share.written_back(share_found, [], at_ns=0) == Written()
     for found in (slices_found, share_found):
         count = next(edit.count for edit in found.edits if edit.count)
         assert kai.translate(asking({GPU: count})) == found.request
@@ -348,7 +358,7 @@ LIMITS = st.dictionaries(st.sampled_from([NUMBER, MEM, PERCENT, CORES, SHARE_MEM
 
 
 @fuzzed
-@given(LIMITS, LIMITS, st.sampled_from([volcano, volcanoshare]))
+@given(LIMITS, LIMITS, st.sampled_from([volcano, volcano_share]))
 def test_whatever_is_written_the_answer_is_sound_or_a_refusal(
     first: dict[str, Any], init: dict[str, Any], module: Any
 ) -> None:

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from gpu import book as device_book
 from gpu import record
 from gpu.book import EMPTY, Book, Entry, Tenant
-from gpu.dialects import combine
 from gpu.dialects.settings import DialectSettings
 from gpu.request import FractionAsk, GpuRequest, SharedAsk, charge_nano
 from gpu.share import NANO_PER_DEVICE
+from gpu.translate import combine
 from gpu.translation import Translation
 from simulator.devices import Device
 from simulator.recorded import Part, Placed

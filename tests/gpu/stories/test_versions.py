@@ -12,12 +12,11 @@ from typing import Any
 
 import pytest
 
-from gpu import book, grant, handover, record
+from gpu import bind_request, book, grant, record
+from gpu.bind_request import MalformedHandover
 from gpu.book import Entry, MalformedBook
-from gpu.handover import MalformedHandover
-from gpu.refusal import Refusal
 from gpu.request import FractionAsk
-from gpu.translation import Translation
+from gpu.translation import Refusal, Translation
 from scheduler.core.convert import pod_groups
 from wire import names
 
@@ -79,7 +78,7 @@ def test_a_grant_that_says_more_still_says_where_its_pod_is() -> None:
 
 
 def test_a_hand_over_of_the_first_version_is_carried_out() -> None:
-    handed = handover.parse(text({"rv": "7", "devices": [DEVICE]}))
+    handed = bind_request.parse(text({"rv": "7", "devices": [DEVICE]}))
     assert (handed.members, handed.alternative) == (1, 0)
     assert [(device.mode, device.resource, device.mem_mib) for device in handed.devices] == [("", "nvidia.com/gpu", 0)]
 
@@ -89,13 +88,13 @@ def test_a_hand_over_that_says_more_is_left_to_who_understands_it(said: dict[str
     with pytest.raises(
         MalformedHandover, match="ofALaterVersion is not known here: a newer version has to carry it out"
     ):
-        handover.parse(text(said))
+        bind_request.parse(text(said))
 
 
 def test_every_field_that_we_write_into_a_hand_over_is_one_that_we_know() -> None:
-    device = handover.PlannedDevice("g", 5, 100, "mps", "nvidia.com/mig-1g.10gb", 50)
-    handed = handover.Handover("7", (device,), "plan", 2, 1)
-    assert handover.parse(handover.render(handed)) == handed
+    device = bind_request.PlannedDevice("g", 5, 100, "mps", "nvidia.com/mig-1g.10gb", 50)
+    handed = bind_request.Handover("7", (device,), "plan", 2, 1)
+    assert bind_request.parse(bind_request.render(handed)) == handed
 
 
 @pytest.mark.parametrize("more", [{}, LATER])

@@ -3,8 +3,8 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from kube.client.deadline import deadline
 from kube.client.errors import Timeout
+from kube.client.transport import deadline
 from tests.conftest import AnyioBackend
 
 

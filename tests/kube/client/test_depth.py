@@ -11,10 +11,9 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from kube.client.decoding import Codec, Page, object_key
-from kube.client.depth import shallow
+from kube.client.decoding import Codec, Page, object_key, shallow
 from kube.client.resources import PODS
-from kube.watch.watching import Bookmarked, Deleted, Upserted, WatchDecoder
+from kube.watch.reflector import Bookmarked, Deleted, Upserted, WatchDecoder
 from wire.core import Pod
 
 LEVELS = 50_000

@@ -7,9 +7,9 @@ import pytest
 
 from kube.client.api import Api
 from kube.client.clock import SystemClock
-from kube.client.lag import WatchLag
 from kube.client.resources import PODS
 from kube.client.retry import Retry
+from kube.client.server_time import WatchLag
 from kube.memory.server import MemoryApiServer
 from kube.watch.reflector import Reflector
 from tests.conftest import AnyioBackend

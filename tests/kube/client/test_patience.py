@@ -7,8 +7,8 @@ import itertools
 import anyio
 import pytest
 
+from kube.client.backoff import doubled_s, until_answered
 from kube.client.errors import ApiError, BadName, Forbidden, Unreachable
-from kube.client.patience import doubled_s, until_answered
 from tests.conftest import AnyioBackend
 from wire.core import Status
 

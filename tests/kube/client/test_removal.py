@@ -7,9 +7,8 @@ import random
 
 import pytest
 
-from kube.client.api import Api
+from kube.client.api import Api, remove
 from kube.client.errors import Conflict
-from kube.client.removal import remove
 from kube.client.resources import CONFIG_MAPS
 from kube.client.retry import Retry
 from kube.memory.faults import Fault, once

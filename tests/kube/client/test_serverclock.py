@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from kube.client import errors
-from kube.client.serverclock import ServerClock
+from kube.client.server_time import ServerClock
 from kube.client.transport import Response
 from simulator.virtualtime import VirtualClock
 from tests.conftest import AnyioBackend

@@ -11,7 +11,7 @@ from kube.client.api import Api
 from kube.client.resources import EVENTS
 from kube.client.retry import Retry
 from kube.events import EventRecorder
-from kube.lead.rivals import Rivals
+from kube.lead.replica import Rivals
 from kube.memory.server import MemoryApiServer
 from simulator.virtualtime import VirtualClock
 from tests.conftest import AnyioBackend

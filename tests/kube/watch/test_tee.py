@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import pytest
 from typing_extensions import override
 
-from kube.watch.reflector import Sink
-from kube.watch.tee import Tee
+from kube.watch.reflector import Sink, Tee
 from wire.core import ObjectMeta, Pod
 
 

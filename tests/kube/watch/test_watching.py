@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from kube.client.resources import PODS
-from kube.watch.watching import Bookmarked, Deleted, Failed, Garbled, Upserted, WatchDecoder
+from kube.watch.reflector import Bookmarked, Deleted, Failed, Garbled, Upserted, WatchDecoder
 
 
 def line(kind: str, obj: object) -> bytes:

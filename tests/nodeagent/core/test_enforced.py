@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpu.nodeuse import STRENGTHS
+from gpu.node_use import STRENGTHS
 from nodeagent.core.enforced import is_weaker, strongest
 
 

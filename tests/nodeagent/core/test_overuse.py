@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from admission.nodepolicies import CAP_NOTE
+from admission.node_policies import CAP_NOTE
 from nodeagent.core.judging import Action, Deed
 from nodeagent.core.messages import Done
 from nodeagent.core.overuse import note

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from admission.adopt import ORIGINS
+from admission.adoption import ORIGINS
 from admission.certificates.rotation import SelfMade
 from admission.certificates.tls import Files
 from admission.settings import Guard

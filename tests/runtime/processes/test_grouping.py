@@ -7,9 +7,9 @@ import pytest
 from runtime.metrics.registry import Registry
 from runtime.processes.workloads import GroupingCounted, show_waiting
 from tests.conftest import AnyioBackend
+from tests.podgrouper.cluster import LEAST, cluster
+from tests.podgrouper.objects import obj, pod
 from tests.runtime.metrics.exposed import every_sample_once, value, values
-from tests.workloads.cluster import LEAST, cluster
-from tests.workloads.objects import obj, pod
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from cli.main import _parser
-from gpu.cdi import Cdi
+from gpu.container_devices import Cdi
 from runtime.processes import scheduler
 from runtime.text import BadInput
 from scheduler.core.model.pod_class import Weights

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpu.cdi import Cdi
-from gpu.memorycaps import MemoryCaps
+from gpu.container_devices import Cdi
+from gpu.limits import MemoryCaps
 from kube.client.resources import NODES, PODS
 from kube.memory.faults import Fault, once
 from simulator.world import World, WorldSettings

@@ -11,7 +11,7 @@ import pytest
 
 from gpu import book
 from gpu.book import Book, Entry
-from gpu.memorycaps import MemoryCaps
+from gpu.limits import MemoryCaps
 from kube.client.resources import EVENTS, POD_GROUPS, PODS
 from kube.memory.calls import Call
 from kube.memory.faults import Fault

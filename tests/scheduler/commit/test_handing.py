@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from gpu.bind_request import Handover, PlannedDevice, parse
 from gpu.dialects import kai
-from gpu.handover import Handover, PlannedDevice, parse
 from gpu.request import GpuRequest
 from kube.client.api import Api
 from kube.client.resources import BIND_REQUESTS, NAMESPACES, PODS

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from admission.settings import Settings as AdmissionSettings
-from gpu.claimedshare import ClaimedShare
+from gpu.bound_pod import ClaimedShare
 from kube.client.resources import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from kube.memory.calls import Call
 from kube.memory.faults import Fault

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from binder.settings import BinderSettings
-from gpu.memorycaps import MemoryCaps
+from gpu.limits import MemoryCaps
 from kube.client.resources import EVENTS, GPU_NODES, NAMESPACES, PODS
 from kube.memory.faults import Fault
 from kube.memory.types import MOORAGE

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpu.cdi import Cdi
-from gpu.memorycaps import MemoryCaps
+from gpu.container_devices import Cdi
+from gpu.limits import MemoryCaps
 from kube.client.resources import NODES
 from kube.memory.faults import Fault
 from simulator.world import World, WorldSettings

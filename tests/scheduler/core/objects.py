@@ -11,12 +11,11 @@ import msgspec
 from gpu import book as books
 from gpu import grant as grants
 from gpu import record
+from gpu.bind_request import Handover, PlannedDevice
+from gpu.bind_request import render as render_handover
 from gpu.book import Book, Entry
-from gpu.charged import Charged, written
-from gpu.claimedshare import ClaimedShare
-from gpu.grant import DeviceGrant, Grant
-from gpu.handover import Handover, PlannedDevice
-from gpu.handover import render as render_handover
+from gpu.bound_pod import ClaimedShare
+from gpu.grant import Charged, DeviceGrant, Grant, render_charged
 from gpu.translation import Translation
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert import pod_groups, queues, volumes
@@ -208,7 +207,7 @@ def bound(
 ) -> Pod:
     """The pod as its Binding leaves it: node, group labels and, unless KAI bound it, the grant and the queue."""
     devices = tuple(DeviceGrant(group, reservation, uuid, nano, resource, compute_percent) for group, nano in given)
-    annotations = {**(obj.metadata.annotations or {}), **written(charged)}
+    annotations = {**(obj.metadata.annotations or {}), **render_charged(charged)}
     if with_grant and given:
         annotations[names.GRANT] = msgspec.json.encode(Grant("attempt", devices)).decode()
     labels = {**(obj.metadata.labels or {}), **(grants.group_labels([d.group for d in devices]) if devices else {})}

@@ -6,7 +6,7 @@ import random
 import anyio
 import pytest
 
-from gpu.nodeuse import State
+from gpu.node_use import State
 from kube.client.api import Api
 from kube.client.resources import GPU_NODES, NAMESPACES, PODS
 from kube.client.retry import Retry

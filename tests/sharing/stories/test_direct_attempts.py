@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gpu.cause import Cause
+from gpu.attempts import Cause
 from sharing import outcome
 from sharing.failure import Failure
 from sharing.outcome import MAX_TRIES, absorb

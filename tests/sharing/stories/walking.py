@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 
 from gpu import book as device_book
+from gpu.attempts import Cause
+from gpu.bind_request import PlannedDevice
 from gpu.book import Book, Entry, Tenant
-from gpu.cause import Cause
-from gpu.handover import PlannedDevice
 from gpu.request import FractionAsk
 from gpu.reservation import Reservation
 from gpu.share import NANO_PER_DEVICE

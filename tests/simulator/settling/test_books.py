@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpu.handover import PlannedDevice
+from gpu.bind_request import PlannedDevice
 from scheduler.core.cluster import Cluster
 from simulator.settling.books import Books
 from tests.scheduler.core.objects import bound, cluster, free_gpus, next_rv, node, pod, reservation

@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from gpu.handover import PlannedDevice
+from gpu.bind_request import PlannedDevice
 from gpu.share import NANO_PER_DEVICE
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.settings import Settings

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from gpu.nodeuse import NodeUse, State, TenantUse
+from gpu.node_use import NodeUse, State, TenantUse
 from gpu.reservation import Reservation, read
 from tests.scheduler.core.objects import NANO, reservation
 from ui.explain.server import MOST, idle_holders

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpu.claimedshare import ClaimedShare
-from gpu.dialects import combine
+from gpu.bound_pod import ClaimedShare
 from gpu.dialects.settings import DialectSettings
 from gpu.record import render
+from gpu.translate import combine
 from gpu.translation import Translation
 from tests.scheduler.core.objects import NANO, bind_request, bound, by_claim, changed, ended, node, pod, reservation
 from ui.inspect.survey import Found, matters, survey

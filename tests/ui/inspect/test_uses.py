@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from gpu.carved import Carved, Stage
-from gpu.nodeuse import State
+from gpu.mig import Carved, Stage
+from gpu.node_use import State
 from gpu.share import NANO_PER_DEVICE
 from ui.inspect.use import Row, Sum, age, carving, clock, idle, in_order, limit, percent, stale, sums
 from wire.rfc3339 import parse_ns

@@ -3,7 +3,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gpu.nodeuse import NodeUse, State, TenantUse
+from gpu.node_use import NodeUse, State, TenantUse
 from tests.scheduler.core.objects import NANO, bound, node, pod, reservation
 from tests.ui.inspect.test_telling import lines
 from ui.inspect.survey import Found, survey

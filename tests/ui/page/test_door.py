@@ -18,9 +18,9 @@ import anyio.to_thread
 import pytest
 from anyio.streams.tls import TLSStream
 
-from admission.accepting import Limits as Pace
+from admission.certificates.pair import ServingCertificate, serving_certificate
 from admission.certificates.tls import Files, FilesShown
-from admission.certs import ServingCertificate, serving_certificate
+from admission.connections import Limits as Pace
 from kube.client.clock import SystemClock
 from ui.page.auth import Open
 from ui.page.server import LIMITS, Answering, Door, PageLimits

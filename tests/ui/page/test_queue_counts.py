@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpu.charged import Charged
+from gpu.grant import Charged
 from runtime.options.selection import POD
 from scheduler.core.convert import pod_groups
 from scheduler.core.convert.pod_groups import GangPlan

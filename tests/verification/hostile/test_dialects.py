@@ -6,9 +6,9 @@ import random
 
 import msgspec
 
-from gpu.dialects import combine
 from gpu.dialects.settings import DialectSettings
-from gpu.refusal import Refusal
+from gpu.translate import combine
+from gpu.translation import Refusal
 from simulator import shape
 from verification.hostile import dialects, workload
 from verification.hostile.actions import Action, CreatePod

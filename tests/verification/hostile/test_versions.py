@@ -12,10 +12,10 @@ import msgspec
 import pytest
 
 from binder.settings import BinderSettings
-from gpu import book, handover, record
+from gpu import bind_request, book, record
 from gpu.book import Entry, MalformedBook
-from gpu.memorycaps import MemoryCaps
-from gpu.refusal import Refusal
+from gpu.limits import MemoryCaps
+from gpu.translation import Refusal
 from kube.client.resources import PODS
 from kube.client.transport import Response
 from kube.memory.responses import HEADERS
@@ -113,17 +113,17 @@ async def test_what_is_dropped_of_an_unknown_field_is_lost_and_the_older_version
 
 
 async def test_a_hand_over_and_a_record_that_ask_for_more_are_left_to_a_newer_version() -> None:
-    device = handover.PlannedDevice("g", 5, mode="mps")
+    device = bind_request.PlannedDevice("g", 5, mode="mps")
     seen = await read(
         Stored(
             {
-                names.HANDOVER: handover.render(handover.Handover("7", (device,))),
+                names.HANDOVER: bind_request.render(bind_request.Handover("7", (device,))),
                 names.GPU_RECORD: text({**RECORD, "wishes": {"mode": "mps"}}),
             }
         )
     )
-    with pytest.raises(handover.MalformedHandover, match="later_mode is not known here"):
-        handover.parse(seen[names.HANDOVER])
+    with pytest.raises(bind_request.MalformedHandover, match="later_mode is not known here"):
+        bind_request.parse(seen[names.HANDOVER])
     assert isinstance(record.read(seen[names.GPU_RECORD]), Refusal)
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from gpu import book as books
+from gpu.bind_request import PlannedDevice
 from gpu.book import Book, Entry, Tenant
-from gpu.handover import PlannedDevice
 from gpu.reservation import Reservation
 from sharing import claims, entries, outcome, step
 from sharing.entries import Evidence, Judgement

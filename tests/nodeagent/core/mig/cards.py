@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpu.miglayout import Place, Profile
+from gpu.mig import Place, Profile
 from nodeagent.core.mig.card import Ask, Present, Seen, Spot
 from nodeagent.core.mig.steps import CLEAR_NS, Step, step
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpu.miglayout import Place
+from gpu.mig import Place
 from nodeagent.core.mig.card import Ask, Spot, mistake
 from tests.nodeagent.core.mig.cards import PROFILES, ask, present, seen, spot
 

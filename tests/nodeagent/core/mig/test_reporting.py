@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpu.miglayout import Profile
+from gpu.mig import Profile
 from nodeagent.core.mig.reporting import CardReport, ask_of, outcome_of, report, reported
 from nodeagent.core.mig.steps import Outcome, State
 from tests.nodeagent.core.mig.cards import PROFILES, ask, present, seen

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpu.handover import PlannedDevice
+from gpu.bind_request import PlannedDevice
 from scheduler.core.assumed.attempts import State
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Placement

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpu.handover import PlannedDevice
+from gpu.bind_request import PlannedDevice
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Attempt, Hold, Join, Placement
 from scheduler.core.nodes.table import GPUS

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpu.handover import PlannedDevice
+from gpu.bind_request import PlannedDevice
 from scheduler.core.convert import pod_groups
 from scheduler.core.model.plan import Explain, Placement
 from tests.scheduler.core.objects import (

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from gpu.handover import PlannedDevice
+from gpu.bind_request import PlannedDevice
 from scheduler.core.convert.pods import bind_request_record
 from scheduler.core.model.records import BindRequestRecord
 from tests.scheduler.core.objects import NANO, bind_request, pod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpu.miglayout import Place, Profile
+from gpu.mig import Place, Profile
 from scheduler.core.convert.nodes import mig_node
 from scheduler.core.model.mig import MigCard, MigLayoutAsked, MigSlice
 from wire.core import ObjectMeta

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpu.handover import PlannedDevice
+from gpu.bind_request import PlannedDevice
 from scheduler.core.convert import pod_groups
 from scheduler.core.convert.pod_groups import pod_group_record
 from scheduler.core.model.plan import Placement

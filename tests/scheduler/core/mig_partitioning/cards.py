@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpu.miglayout import Place, Profile
+from gpu.mig import Place, Profile
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.mig import MigCard, MigNode, MigSlice
 from scheduler.core.model.plan import Explain

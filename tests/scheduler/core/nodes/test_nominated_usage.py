@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu.handover import PlannedDevice
+from gpu.bind_request import PlannedDevice
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.pod_class import Demand
 from scheduler.core.model.preemption import Action, Intent, Place, Victim

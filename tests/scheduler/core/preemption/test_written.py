@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu.handover import PlannedDevice
+from gpu.bind_request import PlannedDevice
 from scheduler.core.convert.owners import identity
 from scheduler.core.model.pod_class import Demand
 from scheduler.core.model.preemption import Action, Evicted, Intent, Moved, Place, Victim

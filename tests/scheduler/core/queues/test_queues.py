@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from gpu.handover import PlannedDevice
+from gpu.bind_request import PlannedDevice
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import placements
 from scheduler.core.model.pod_class import PodClass

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpu.handover import PlannedDevice
+from gpu.bind_request import PlannedDevice
 from gpu.request import FractionAsk
 from scheduler.core.convert.nodes import node_record
 from scheduler.core.convert.pods import pod_record

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpu.claimedshare import ClaimedShare
+from gpu.bound_pod import ClaimedShare
 from scheduler.core.nodes.table import GPUS
 from scheduler.core.report.node_view import Closed, DeviceView, Kind, NodeView, SlicesView, TenantView
 from tests.scheduler.core.objects import NANO, bind_request, bound, by_claim, cluster, node, pod, reservation

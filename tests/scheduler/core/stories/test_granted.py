@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpu.charged import Charged
+from gpu.grant import Charged
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import placements
 from scheduler.core.model.settings import NodePool, Settings

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpu.claimedshare import ClaimedShare
+from gpu.bound_pod import ClaimedShare
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.devices import ClaimChoice
 from scheduler.core.model.plan import Attempt, Bind, Plan, Prepare

@@ -1,0 +1,126 @@
+"""Training jobs of Kubeflow: TFJob, XGBoostJob, JAXJob, PaddleJob, PyTorchJob and both MPIJobs.
+
+MPIJob v2beta1: its launcher may come after its workers (kai-contract 3.2).
+
+PyTorchJob: a master, workers, and segments of workers that are placed together (kai-contract 3.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from podgrouper.core import fields, owner_chain
+from podgrouper.core.answers import Json, Shape
+from podgrouper.core.case import Case
+from podgrouper.core.fields import bounded
+from wire import gangs, names
+from wire.crds.podgroup import SubGroup, TopologyConstraint
+
+MIN_AVAILABLE: Final = "spec.runPolicy.schedulingPolicy.minAvailable"
+
+
+def shape(case: Case) -> Shape:
+    """`runPolicy.schedulingPolicy.minAvailable`, else the sum of `replicas`."""
+    least = fields.count(case.top, MIN_AVAILABLE)
+    return Shape(minimum=sum(replicas(case).values()) if least is None else least)
+
+
+def replicas(case: Case) -> dict[str, int]:
+    """Return the replicas of each type, by its name as written. Raises Refused: none of them may be 0 or absent."""
+    field = f"spec.{case.kind.replicas}"
+    found: dict[str, int] = {}
+    for role, spec in fields.mapping(case.top, field).items():
+        place = f"{field}.{role}.replicas"
+        number = fields.checked_count(case.top, place, fields.at(spec, "replicas"))
+        if not number:
+            raise fields.malformed(case.top, place, number, "a number above 0")
+        found[str(role)] = number
+    missing = [role for role in case.kind.required if role not in found]
+    if missing or not found:
+        raise fields.malformed(
+            case.top, field, None, f"replica types {', '.join(case.kind.required) or 'with replicas'}"
+        )
+    return found
+
+
+_LAUNCHER: Final = "Launcher"
+
+
+def mpi_shape(case: Case) -> Shape:
+    """As other Kubeflow jobs; with `WaitForWorkersReady` the launcher counts once it exists."""
+    found = replicas(case)
+    least = fields.count(case.top, MIN_AVAILABLE)
+    if least is not None:
+        return Shape(minimum=least)
+    total = sum(found.values())
+    if fields.text(case.top, "spec.launcherCreationPolicy") == "WaitForWorkersReady" and not _has_launcher(case):
+        total -= found[_LAUNCHER]
+    return Shape(minimum=total)
+
+
+def _has_launcher(case: Case) -> bool:
+    """Whether the launcher's Job is there. A pod whose direct owner is a Job is the launcher itself."""
+    if case.chain and fields.text(case.chain[0], "kind") == "Job":
+        return True
+    name = f"{fields.text(case.top, 'metadata.name')}-launcher"
+    return owner_chain.named(case.read, "batch", "Job", name) is not None
+
+
+_MASTER, _WORKER = "master", "worker"
+_TEMPLATE = "spec.pytorchReplicaSpecs.Worker.template"
+
+
+def pytorch_shape(case: Case) -> Shape:
+    """The sum of `replicas`, or `elasticPolicy.minReplicas`, or `minAvailable`; parts `master` and `worker`."""
+    found = replicas(case)
+    masters = found.get("Master", 0)
+    total = _last(sum(found.values()), case.top)
+    role = fields.labels_of(case.pod).get(gangs.KUBEFLOW_REPLICA_TYPE, "").lower()
+    workers = max(0, total - masters)
+    parts = [SubGroup(name=_MASTER, min_member=masters)] if masters else []
+    part = role if role in {_MASTER, _WORKER} else ""
+    size = _segment_size(case)
+    if size is None or not found.get("Worker"):
+        parts.append(SubGroup(name=_WORKER, min_member=workers))
+        return Shape(minimum=total, parts=tuple(parts), part=part)
+    full = -(-found["Worker"] // size)
+    bounded(case.top, parts, full + 1)
+    parts.append(SubGroup(name=_WORKER, min_sub_group=-(-workers // size)))
+    parts.extend(_segments(case.top, full, workers, size))
+    if part == _WORKER:
+        part = f"{_WORKER}-{fields.index(case.pod, gangs.KUBEFLOW_REPLICA_INDEX) // size}"
+    return Shape(parts=tuple(parts), part=part)
+
+
+def _last(total: int, job: Json) -> int:
+    """Return the minimum: the last of the fields that is set wins."""
+    for path in ("spec.elasticPolicy.minReplicas", MIN_AVAILABLE):
+        total = fields.count(job, path, total) or 0
+    return total
+
+
+def _segment_size(case: Case) -> int | None:
+    template = fields.mapping(case.top, _TEMPLATE)
+    for obj in (case.pod, {"kind": case.kind.kind, **template}):
+        if (size := fields.annotated_count(obj, names.SEGMENT_SIZE)) is not None:
+            return size
+    return None
+
+
+def _segments(job: Json, count: int, workers: int, size: int) -> Iterator[SubGroup]:
+    """Yield the segments: whole ones first, then the rest of the minimum; what is elastic has minimum 0."""
+    written = fields.annotations_of(fields.mapping(job, _TEMPLATE))
+    constraint = TopologyConstraint(
+        topology=fields.annotations_of(job).get(names.TOPOLOGY, ""),
+        required_topology_level=written.get(names.SEGMENT_TOPOLOGY_REQUIRED, ""),
+        preferred_topology_level=written.get(names.SEGMENT_TOPOLOGY_PREFERRED, ""),
+    )
+    asks = constraint.required_topology_level or constraint.preferred_topology_level
+    for index in range(count):
+        yield SubGroup(
+            name=f"{_WORKER}-{index}",
+            parent=_WORKER,
+            min_member=max(0, min(size, workers - index * size)),
+            topology_constraint=constraint if asks else None,
+        )
