@@ -27,9 +27,9 @@ from pathlib import Path
 
 from tools.goprogram import cache_root
 from tools.images import containerfile, layers
+from tools.images.archive import ImageSettings, pack_layers, write_layer
 from tools.images.containerfile import LAYERS, RECIPES, ROOT, UNUSED_PACKAGES, Recipe
 from tools.node.debian import Unavailable, apt
-from tools.node.rootfs import ImageSettings, pack_layers, write_layer
 
 _NO = [f"--no-{kind}" for kind in ("recommends", "suggests", "conflicts", "breaks", "replaces", "enhances")]
 #: 'http://...' python3-minimal_3.11.2-1+b1_amd64.deb 26312 SHA256:30f9...

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from tools.images.archive import write_layer
 from tools.images.containerfile import ROOT
 from tools.images.layers import requirements, unpack
-from tools.node.rootfs import write_layer
 
 pytestmark = pytest.mark.thorough
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tools.node.rootfs import ImageSettings, pack
+from tools.images.archive import ImageSettings, pack
 
 SETTINGS = ImageSettings(name="docker.io/moorage/x:1", command=["/x"], user="10000:10000", env={"A": "b"})
 
