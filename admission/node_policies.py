@@ -35,7 +35,7 @@ _LABEL_PREFIXES: Final = (
     "nvidia.com/cuda.runtime",
     "nvidia.com/mig-",
 )
-#: What the agent says of a pod, up to the name of the process (nodeagent/core/overuse.py).
+#: What the agent says of a pod, up to the name of the process (nodeagent/enforcement/memory.py).
 CAP_NOTE: Final = "^[0-9]+ MiB of (GPU|MIG)-[A-Za-z0-9-]+ are in use, the cap is [0-9]+ MiB(: process .{1,200})?$"
 _POD_UID: Final = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 #: Metadata by which other controllers are steered.

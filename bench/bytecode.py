@@ -15,7 +15,7 @@ from contextlib import contextmanager
 _EVERYTHING = (
     "import cli.main, runtime.processes.scheduler, runtime.processes.binder, runtime.processes.admission, "
     "runtime.processes.nodeagent, "
-    "runtime.processes.device_plugin, nodeagent.warden.main"
+    "runtime.processes.device_plugin, nodeagent.enforcement.memory_enforcer.main"
 )
 
 

@@ -32,16 +32,16 @@ from bench.bytecode import bytecode
 from bench.procfs import cpu_s, main_thread_cpu_s, memory_mib
 from bench.result import quantile
 from gpu.book import Book, Entry, render
-from nodeagent.core.judging import History, Rules, judge
-from nodeagent.core.messages import Report, write_report
+from nodeagent.core.enforcement.messages import Report, write_report
+from nodeagent.core.enforcement.overuse import History, Rules, judge
+from nodeagent.enforcement.memory_enforcer.sampling import Sampler
 from nodeagent.kubeletapi.deviceplugin import PLUGIN_SERVICE, AllocateRequest, AllocateResponse
 from nodeagent.kubeletapi.podresources import Devices, PodDevices
 from nodeagent.processes import Processes
-from nodeagent.warden.sampling import Sampler
+from tests.nodeagent.enforcement.memory_enforcer.test_cost import Driver
 from tests.nodeagent.groups import Groups, hierarchy
 from tests.nodeagent.kubeletapi.kubelets import Registry, kubelet
 from tests.nodeagent.kubeletapi.played import PlayedKubelet, listening
-from tests.nodeagent.warden.test_cost import Driver
 from tools import manifests
 from tools.cluster.nodeagent import NodeAgent
 from tools.cluster.plane import ControlPlane
@@ -222,7 +222,7 @@ def _warden(path: Path, machine: Path) -> Iterator[int]:
     """A warden by the stub; its PID."""
     library = nvml_stub.build(cache_root(os.environ))
     environment = {**os.environ, "LD_LIBRARY_PATH": str(library), "FAKE_NVML_STATE": str(machine)}
-    command = [sys.executable, "-m", "nodeagent.warden.main", "--socket", str(path)]
+    command = [sys.executable, "-m", "nodeagent.enforcement.memory_enforcer.main", "--socket", str(path)]
     process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)  # noqa: S603 - our own words
     try:
         yield process.pid

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from nodeagent.keeper import options
+from nodeagent.mps.mps_daemon import options
 
 _Commands = Any  # argparse keeps the type of sub-commands private
 
@@ -24,4 +24,4 @@ def add_command(commands: _Commands) -> None:
 def _start(arguments: argparse.Namespace) -> int:
     from runtime import process  # noqa: PLC0415 - for those who start one
 
-    return process.run("nodeagent.keeper.main", options.written(arguments))
+    return process.run("nodeagent.mps.mps_daemon.main", options.written(arguments))

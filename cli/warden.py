@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from nodeagent.warden import options
+from nodeagent.enforcement.memory_enforcer import options
 
 _Commands = Any  # argparse keeps the type of sub-commands private
 
@@ -24,4 +24,4 @@ def add_command(commands: _Commands) -> None:
 def _start(arguments: argparse.Namespace) -> int:
     from runtime import process  # noqa: PLC0415 - for those who start one
 
-    return process.run("nodeagent.warden.main", options.written(arguments))
+    return process.run("nodeagent.enforcement.memory_enforcer.main", options.written(arguments))

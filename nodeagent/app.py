@@ -1,17 +1,20 @@
 """The agent of a node: what it keeps doing, beside each other. It elects nobody: each node has one.
 
-It tells devices of reservation pods (witnessing.py), says what the node has (publishing.py) and, where a warden runs,
-has it go by the caps of books (limiting.py). Where it has back ends, it gives tenants' containers what limits them
-(limitfiles.py). Without it, or with it dead, everything else works as without an agent.
+It tells devices of reservation pods (report/devices.py), says what the node has (report/gpunode.py) and, where a memory
+enforcer runs, has it go by the caps of books (enforcement/memory.py). Where it has back ends, it gives tenants'
+containers what limits them (enforcement/limit_files.py). Without it, or with it dead, everything else works as without
+an agent.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from pathlib import Path, PurePosixPath
+from typing import Any, Final, Protocol
 
 import anyio
+import msgspec
 from anyio.abc import TaskStatus
 
 from kube.client.api import Api
@@ -19,28 +22,78 @@ from kube.client.clock import Clock, monotonic_ns
 from kube.events import EventRecorder
 from kube.watch.reflector import Reflector, Sink
 from kube.watch.signal import Signal
-from nodeagent import backends
-from nodeagent.backend import BackEnd
-from nodeagent.books import Books
-from nodeagent.cards import Cards, Read
-from nodeagent.core.telling import health_of
-from nodeagent.formerlimits import FormerLimits
-from nodeagent.limitfiles import LimitFiles
-from nodeagent.limiting import Connect, Limiting
-from nodeagent.limitinghealth import LimitingHealth
-from nodeagent.nodeevents import NodeEvents
-from nodeagent.observing import Observer
-from nodeagent.opening import Opening
-from nodeagent.publishing import Publishing
-from nodeagent.settings import AgentSettings
-from nodeagent.viewing import Viewing
-from nodeagent.witnessing import Kubelet, Witnessing
+from nodeagent.core.report.status import health_of
+from nodeagent.enforcement.backend import BackEnd
+from nodeagent.enforcement.hamicore import HamiCore
+from nodeagent.enforcement.limit_files import FormerLimits, LimitFiles, LimitingHealth
+from nodeagent.enforcement.memory import Connect, Limiting
+from nodeagent.enforcement.view import Viewing
+from nodeagent.kubeletapi.podresources import SOCKET
+from nodeagent.mps.backend import Mps
+from nodeagent.report.books import Books, Opening
+from nodeagent.report.cards import Cards, Read
+from nodeagent.report.devices import Kubelet, Observer, Witnessing
+from nodeagent.report.gpunode import NodeEvents, Publishing
 from wire.core import Pod
 from wire.crds.gpunode import PLUGIN_OFF, AgentStatus, CardHealth, GpuNode, Missing
 
 
+class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """``node``: the name of the Node that it runs on. ``pod_resources``: kubelet's socket. Times in seconds."""
+
+    node: str
+    version: str = ""
+    pod_resources: Path = Path(SOCKET)
+    #: Folder of tenants' sockets, on which they read their own shares; None: they have none. Needs a warden.
+    view: Path | None = None
+    #: Where the container runtime looks for CDI files.
+    view_cdi: Path = Path("/var/run/cdi")
+    #: HAMi-core's library on the host, which limits tenants; None: it does not.
+    hami_core: Path | None = None
+    #: Where the agent sees it; None: at the same path.
+    hami_core_seen_at: Path | None = None
+    #: There are no back ends any more: what earlier ones made is removed when no pod needs it.
+    remove_limits: bool = False
+    #: Socket of the node's keeper of MPS, which limits tenants; None: it does not.
+    mps_keeper: Path | None = None
+    #: The keeper's pipe directory.
+    mps_pipes: Path = Path("/run/moorage/mps")
+    #: Folder of what tenants' containers mount for their limits.
+    limits: Path = Path("/var/lib/moorage/limits")
+    #: Where the container runtime looks for the CDI file of limits.
+    limits_cdi: Path = Path("/var/run/cdi")
+    #: A tenant whose entry has no memory cap is capped at its share.
+    cap_all: bool = False
+    #: MIG slices are made and destroyed as the GpuNode asks for.
+    mig_on_demand: bool = False
+    #: Between two looks at the machine's cards: they change when slices are made or a card fails.
+    cards_every_s: float = 300.0
+    #: Between two looks at which kubelet listens.
+    kubelet_every_s: float = 1.0
+
+
+_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+
+
+def limit_folders(settings: AgentSettings) -> Sequence[Path]:
+    """Return the folders of all back ends, also of those that are switched off."""
+    return [settings.limits / HamiCore.name]
+
+
+def back_ends(settings: AgentSettings) -> Sequence[BackEnd]:
+    """Return those that are switched on."""
+    found: list[BackEnd] = []
+    if settings.hami_core is not None:
+        boot = _BOOT.read_text(encoding="ascii").strip()
+        (folder,) = limit_folders(settings)
+        found.append(HamiCore(settings.hami_core, folder, boot=boot, seen_at=settings.hami_core_seen_at))
+    if settings.mps_keeper is not None:
+        found.append(Mps(settings.mps_keeper, PurePosixPath(settings.mps_pipes)))
+    return found
+
+
 class Plugin(Protocol):
-    """The device plug-in of a node (nodeagent/ownplugin.py). What it can't do, it says; it never ends the agent."""
+    """The device plug-in of a node (plugin/supervisor.py). What it can't do, it says; it never ends the agent."""
 
     @property
     def mode(self) -> str:
@@ -74,7 +127,7 @@ class Plugin(Protocol):
 
 
 class Agent:
-    """``read`` asks the driver (nodeagent/nvml.py), ``kubelet`` the pod-resources API.
+    """``read`` asks the driver (nodeagent/report/nvml.py), ``kubelet`` the pod-resources API.
 
     ``warden``: what makes the link to the node's warden, and what tells pods of its deeds; None: there is none.
     ``back_ends``: what limits tenants beside it.
@@ -235,7 +288,7 @@ class Agent:
         self.tell()
 
     def _former_limits(self, books: Books) -> FormerLimits:
-        folders = backends.folders(self._settings)
+        folders = limit_folders(self._settings)
         return FormerLimits(books.pods, folders=folders, cdi=self._settings.limits_cdi)
 
     def _back_ends(self) -> list[str]:

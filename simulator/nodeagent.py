@@ -1,8 +1,8 @@
 """Node agents, as far as reservations are concerned: they tell a device as soon as kubelet has given it.
 
-They judge as the agent of a real node does (nodeagent/core/witness.py), in a shell of their own: an agent hears of
-pods by a watch that may be ahead of its kubelet's or behind it, may be slow between an answer and its patch, and may be
-away.
+They judge as the agent of a real node does (nodeagent/core/report/devices.py), in a shell of their own: an agent hears
+of pods by a watch that may be ahead of its kubelet's or behind it, may be slow between an answer and its patch, and may
+be away.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kube.client.resources import PODS
 from kube.client.retry import Retry
 from kube.client.transport import Transport
 from kube.watch.reflector import Reflector
-from nodeagent.core.witness import Annotations, held, judge
+from nodeagent.core.report.devices import Annotations, held, judge
 from reservation.device import Device as Told
 from simulator.kubelet import Kubelet
 from wire import names

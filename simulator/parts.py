@@ -63,7 +63,8 @@ class Parts:
     wire: Callable[[str, MemoryTransport], Transport] = _as_it_is
     agent: Callable[[Api, Kubelet], NodeAgent] = NodeAgent
     traces: Traces | None = None
-    #: What does the steps of agents that make MIG slices; None: nodeagent.carving.Carver, loaded with such nodes only.
+    #: What does the steps of agents that make MIG slices; None: nodeagent.mig.partitioning.Carver, loaded for them
+    #: only.
     carver: type[Any] | None = None
 
 

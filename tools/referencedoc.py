@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from admission.objects.messages import TEXTS
-from nodeagent.core.xids import CATALOGUE, EXCEPTIONS, Cure, Xid, counts, cure_of
+from nodeagent.core.plugin.health import CATALOGUE, EXCEPTIONS, Cure, Xid, counts, cure_of
 from podgrouper.core.case import Kind, Makes, Name, Top
 from podgrouper.core.kinds import KINDS, OTHER
 from podgrouper.core.rules import alone

@@ -3,24 +3,65 @@
 kubelet answers from its device manager, from a pod's admission on and whether or not its containers run. Source:
 kubelet 1.36, pkg/kubelet/apis/podresources/server_v1.go. ``Get`` is on by default from 1.34; before that kubelet
 answers that it is disabled, and ``List`` is used. kubelet answers 100 requests a second, of all its clients.
+
+Messages of gRPC as the bytes that they are: what is in them, the modules of the messages know.
+
+Unix sockets in kubelet's folder of device plug-ins: which kubelet one belongs to, and whether somebody listens.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
+import anyio
 from grpclib.client import Channel, UnaryUnaryMethod
 from grpclib.const import Status
+from grpclib.encoding.base import CodecBase
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
+from typing_extensions import override
 
 from nodeagent.kubeletapi import podresources
-from nodeagent.kubeletapi.codec import BytesCodec
 from nodeagent.kubeletapi.podresources import Devices, PodDevices
-from nodeagent.kubeletapi.sockets import identity
 from wire.protobuf import Malformed
+
+
+class BytesCodec(CodecBase):
+    """Passes bytes on. Without it grpclib imports protobuf, 6 MiB."""
+
+    __content_subtype__ = "proto"
+
+    @override
+    def encode(self, message: Any, message_type: Any) -> bytes:
+        """Return the message."""
+        content: bytes = message
+        return content
+
+    @override
+    def decode(self, data: bytes, message_type: Any) -> bytes:
+        """Return the message."""
+        return data
+
+
+def identity(socket: Path) -> tuple[int, int] | None:
+    """Tell one socket from its successor of the same name: inode numbers are used again, times are not."""
+    try:
+        found = socket.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_ctime_ns
+
+
+async def is_served(socket: Path) -> bool:
+    """Whether a program listens: the socket of one that was killed stays."""
+    with contextlib.suppress(OSError), anyio.move_on_after(1):
+        async with await anyio.connect_unix(socket):
+            return True
+    return False
+
 
 T = TypeVar("T")
 

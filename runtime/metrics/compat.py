@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
 from gpu.share import NANO_PER_DEVICE
-from nodeagent.core.measures import DeviceMeasures, Measures, TenantMeasures
-from nodeagent.core.samples import MIB
+from nodeagent.core.enforcement.overuse import MIB
+from nodeagent.core.enforcement.usage import DeviceMeasures, Measures, TenantMeasures
 from runtime.metrics.declared import Metric, gauge
 from runtime.metrics.registry import Registry, Sample
 from wire import names

@@ -13,9 +13,9 @@ from typing import Final
 from typing_extensions import override
 
 from nodeagent.app import Agent
-from nodeagent.core.measures import Deeds, DeviceMeasures, Measures, TenantMeasures
-from nodeagent.core.witness import Outcome
-from nodeagent.observing import Observer
+from nodeagent.core.enforcement.usage import Deeds, DeviceMeasures, Measures, TenantMeasures
+from nodeagent.core.report.devices import Outcome
+from nodeagent.report.devices import Observer
 from runtime.metrics.declared import (
     GPU_NODE_WRITES,
     KUBELET_SILENT,

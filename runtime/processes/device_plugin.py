@@ -13,19 +13,16 @@ from kube.client.clock import Clock
 from kube.client.resources import NODES
 from kube.events import EventRecorder, about
 from nodeagent.app import Agent
-from nodeagent.carving import Carver
-from nodeagent.core.mig.steps import Outcome, State
+from nodeagent.core.mig_partitioning import Outcome, State
+from nodeagent.driver_thread import OneQuestion
 from nodeagent.kubeletapi.client import PodResources
-from nodeagent.labelling import Labelling
-from nodeagent.migcards import AskedAside, MigCards
-from nodeagent.nvmldevices import NvmlDevices
-from nodeagent.onequestion import OneQuestion
-from nodeagent.ownplugin import OwnPlugin
-from nodeagent.pluginports import Observer, Places, Sources
-from nodeagent.pluginreports import Reports
-from nodeagent.pluginsources import NodeSources
-from nodeagent.restoring import Restoring, boot_id
-from nodeagent.serving import serve
+from nodeagent.mig.nvml import AskedAside, MigCards
+from nodeagent.mig.partitioning import Carver, Restoring, boot_id
+from nodeagent.plugin.device_plugin import serve
+from nodeagent.plugin.node import Labelling, NodeSources
+from nodeagent.plugin.nvml import NvmlDevices
+from nodeagent.plugin.ports import Observer, Places, Sources
+from nodeagent.plugin.supervisor import OwnPlugin, Reports
 from runtime.settings.nodeagent import NodeAgentOptions
 from wire import names
 from wire.core import Node, ObjectMeta

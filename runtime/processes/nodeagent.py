@@ -19,13 +19,11 @@ from kube.client.retry import Retry
 from kube.events import EventRecorder
 from kube.lead.lease import incarnation
 from kube.serving import serve
-from nodeagent.app import Agent
-from nodeagent.backends import back_ends
+from nodeagent.app import Agent, AgentSettings, back_ends
+from nodeagent.enforcement.memory import WardenLink
+from nodeagent.enforcement.view import LONGEST_FOLDER
 from nodeagent.kubeletapi.client import PodResources
-from nodeagent.reading import read_aside
-from nodeagent.settings import AgentSettings
-from nodeagent.viewing import LONGEST_FOLDER
-from nodeagent.wardenlink import WardenLink
+from nodeagent.report.cards import read_aside
 from runtime import connections, process
 from runtime.health import Health
 from runtime.metrics import registry as serving

@@ -18,12 +18,11 @@ from kube.client.api import Api
 from kube.client.resources import PODS
 from kube.watch.reflector import Reflector
 from kube.watch.signal import Signal
-from nodeagent.books import Books
-from nodeagent.carving import Carver, Driver, Kubelet
-from nodeagent.core.card import Card
-from nodeagent.core.mig.card import NotDone
-from nodeagent.core.mig.steps import Outcome
-from nodeagent.publishing import Publishing
+from nodeagent.core.devices import Card
+from nodeagent.core.mig_partitioning import NotDone, Outcome
+from nodeagent.mig.partitioning import Carver, DeviceLists, Driver
+from nodeagent.report.books import Books
+from nodeagent.report.gpunode import Publishing
 from simulator.devices import Device
 from simulator.mig.layouts import CARD_MIB, PRODUCT
 from simulator.mig.machine import SlicedMachine
@@ -46,7 +45,7 @@ class Around:
     api: Api
     machine: SlicedMachine
     driver: Driver
-    kubelet: Kubelet
+    kubelet: DeviceLists
     rng: random.Random
     listed: Callable[[Sequence[Device], Collection[str]], None]
 

@@ -8,12 +8,12 @@ from typing import Any, Final, Literal
 
 import anyio
 
-from nodeagent.core.mig.card import CardSlices, NotDone, Spot
+from nodeagent.core.mig_partitioning import CardSlices, NotDone, Spot
 from simulator.mig.machine import SlicedMachine
 
 _READ_S: Final = 0.02
 _CHANGE_S: Final = 0.2
-#: After so long the agent gives a call up (nodeagent/migcards.py).
+#: After so long the agent gives a call up (nodeagent/mig/nvml.py).
 _WITHIN_S: Final = 60.0
 
 #: What becomes of a change: carried out; refused; half of it done, and an error; all of it, and an error.
@@ -32,7 +32,7 @@ class DriverFaults:
 
 @dataclass(slots=True)
 class Driver:
-    """nodeagent.carving.Driver of one machine. ``begin`` runs what goes on without the one who asked.
+    """nodeagent.mig.partitioning.Driver of one machine. ``begin`` runs what goes on without the one who asked.
 
     ``is_on``: whether the machine has power. ``listeners`` are called at each moment of a change.
     """

@@ -19,13 +19,13 @@ from simulator.devices import Device
 from simulator.kubelet import Kubelet
 from simulator.witness import Held, Record
 
-#: A pod is shown in less than this after it was given its devices (nodeagent/core/mig/steps.py).
+#: A pod is shown in less than this after it was given its devices (nodeagent/core/mig_partitioning.py).
 _SHOWN_S: Final = 1.9
 
 
 @dataclass(slots=True)
 class KubeletSide:
-    """nodeagent.carving.Kubelet of one machine. ``told`` is called when the node offers other devices."""
+    """nodeagent.mig.partitioning.Kubelet of one machine. ``told`` is called when the node offers other devices."""
 
     kubelet: Kubelet
     rng: random.Random

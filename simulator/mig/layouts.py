@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from gpu.mig import Place, Profile
-from nodeagent.core.mig.card import Spot
+from nodeagent.core.mig_partitioning import Spot
 
 CARD_MIB: Final = 80 * 1024
 PRODUCT: Final = "NVIDIA-H100-80GB-HBM3"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from nodeagent.core.mig.card import CardSlices, NotDone, Present, Spot
+from nodeagent.core.mig_partitioning import CardSlices, NotDone, Present, Spot
 from simulator.devices import Device
 from simulator.mig.layouts import PROFILES, SlicedNode, size, spot
 from simulator.shape import slice_mib

@@ -20,7 +20,7 @@ from kube.client.api import Api
 from kube.client.resources import NODES
 from kube.client.retry import Retry
 from kube.memory.transport import MemoryTransport
-from nodeagent.carving import Carver
+from nodeagent.mig.partitioning import Carver
 from simulator.devices import Device
 from simulator.kubelet import Kubelet
 from simulator.mig.agent import Around, MigAgent

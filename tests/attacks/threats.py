@@ -217,8 +217,8 @@ THREATS: Final = (
         "a listed client counts where its process is in the pod of its namespace",
         Layer.RULE,
         [
-            "tests/nodeagent/keeper/test_main",
-            "tests/nodeagent/keeper/test_loop: makes_no_other_pod_joined",
+            "tests/nodeagent/mps/mps_daemon/test_main",
+            "tests/nodeagent/mps/mps_daemon/test_loop: makes_no_other_pod_joined",
             "tests/nodeagent/core/test_mpsmessages",
             "tests/nodeagent/core/test_mpsjoining",
         ],

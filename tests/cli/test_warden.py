@@ -28,8 +28,8 @@ def test_the_process_becomes_the_warden_with_its_options(monkeypatch: pytest.Mon
         raise Become(program)
 
     with pytest.raises(Become, match=sys.executable):
-        becoming.run("nodeagent.warden.main", ["--dry-run=false"], become=become)
-    assert became == [[sys.executable, "-m", "nodeagent.warden.main", "--dry-run=false"]]
+        becoming.run("nodeagent.enforcement.memory_enforcer.main", ["--dry-run=false"], become=become)
+    assert became == [[sys.executable, "-m", "nodeagent.enforcement.memory_enforcer.main", "--dry-run=false"]]
 
 
 def test_options_that_can_not_be_are_refused_before(capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,7 +48,7 @@ def test_it_is_the_warden_and_nothing_more(tmp_path: Path) -> None:
         assert process.stderr.readline() == f"begun: dry run, socket {tmp_path}/warden.sock\n"
         mapped = Path(f"/proc/{process.pid}/maps").read_text()
         assert "msgspec" not in mapped
-        assert b"nodeagent.warden.main" in Path(f"/proc/{process.pid}/cmdline").read_bytes()
+        assert b"nodeagent.enforcement.memory_enforcer.main" in Path(f"/proc/{process.pid}/cmdline").read_bytes()
         process.terminate()
         process.communicate(timeout=30)
         assert process.returncode == 0

@@ -15,11 +15,10 @@ import yaml
 
 from admission.policies import policy_manifests
 from gpu.book import Book, Entry, render
-from nodeagent.core.judging import Action, Deed, Key
-from nodeagent.core.messages import Done, Report, read_caps, write_report
-from nodeagent.core.samples import Device, Process, Sample
+from nodeagent.core.enforcement.messages import Done, Report, read_caps, write_report
+from nodeagent.core.enforcement.overuse import Action, Deed, Device, Key, Process, Sample
 from nodeagent.kubeletapi.podresources import Devices, PodDevices
-from nodeagent.listening import Listener
+from nodeagent.listener import Listener
 from tests.nodeagent.kubeletapi.kubelets import kubelet
 from tests.nodeagent.kubeletapi.played import PlayedKubelet, listening
 from tests.pauses import pause_s

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from cli.main import _parser
-from nodeagent.keeper import options as keeper_options
-from nodeagent.warden import options as warden_options
+from nodeagent.enforcement.memory_enforcer import options as warden_options
+from nodeagent.mps.mps_daemon import options as keeper_options
 from runtime.processes.nodeagent import settings as node_agent_settings
 from runtime.settings.page import PageSettings, is_loopback
 from runtime.settings.sources import from_line

@@ -16,14 +16,14 @@ import msgspec
 import pytest
 
 from gpu import reservation
-from nodeagent.core.caps import Tenancy, caps, tenancies
-from nodeagent.core.cgroups import seat
-from nodeagent.core.messages import Done
-from nodeagent.core.samples import MIB
+from nodeagent.core.enforcement.caps import Tenancy, caps, tenancies
+from nodeagent.core.enforcement.messages import Done
+from nodeagent.core.enforcement.overuse import MIB
+from nodeagent.processes import seat
 from tests.node.conftest import started_with
 from tests.node.pods import Machine, eventually, memory, share
-from tests.nodeagent.warden.conftest import ROOT, Run, environ_of
-from tests.nodeagent.warden.conftest import Machine as Stubbed
+from tests.nodeagent.enforcement.memory_enforcer.conftest import ROOT, Run, environ_of
+from tests.nodeagent.enforcement.memory_enforcer.conftest import Machine as Stubbed
 from tools.cluster.deployment import BINDER, SCHEDULER, Deployment
 from tools.cluster.nodeagent import NodeAgent
 from tools.node.gpus import MACHINE
@@ -51,7 +51,13 @@ def stubbed(machine: Machine, tmp_path: Path) -> Stubbed:
 def alone(stubbed: Stubbed, tmp_path: Path) -> Iterator[Path]:
     """A warden that ends processes, and nobody on its socket yet."""
     path = tmp_path / "run" / "warden.sock"
-    command = [sys.executable, "-m", "nodeagent.warden.main", f"--socket={path}", "--dry-run=false"]
+    command = [
+        sys.executable,
+        "-m",
+        "nodeagent.enforcement.memory_enforcer.main",
+        f"--socket={path}",
+        "--dry-run=false",
+    ]
     environ = environ_of(build(tmp_path / "stub"), stubbed)
     process = subprocess.Popen(command, cwd=ROOT, env=environ, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None

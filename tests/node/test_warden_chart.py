@@ -31,8 +31,8 @@ WARDEN = (
 #: Ends the first process of a pod, as the warden would.
 ENDS = """
 import os, sys
-from nodeagent.core.samples import Process
-from nodeagent.warden.ending import Ending
+from nodeagent.core.enforcement.overuse import Process
+from nodeagent.enforcement.memory_enforcer.loop import Ending
 from nodeagent.processes import Processes
 processes = Processes()
 for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):

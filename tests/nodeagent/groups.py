@@ -7,8 +7,8 @@ import subprocess
 import uuid
 from pathlib import Path
 
+from nodeagent.enforcement.memory_enforcer.sampling import boot_ticks
 from nodeagent.processes import Processes
-from nodeagent.warden.sampling import boot_ticks
 
 
 class Groups:

@@ -9,12 +9,11 @@ from typing import TypeVar
 
 import anyio
 
-from nodeagent.core.card import Card
-from nodeagent.core.health import Health, Look
-from nodeagent.core.mistake import Mistake
-from nodeagent.core.offering import Fault
-from nodeagent.core.slice import Slice
-from nodeagent.pluginports import Reading, Unreadable
+from nodeagent.core.devices import Card, Slice
+from nodeagent.core.plugin.health import Health, Look
+from nodeagent.core.plugin.offer import Fault
+from nodeagent.core.plugin.settings import Mistake
+from nodeagent.plugin.ports import Reading, Unreadable
 
 T = TypeVar("T")
 

@@ -20,16 +20,14 @@ from kube.events import EventRecorder
 from kube.memory.calls import AuditEntry
 from kube.memory.server import MemoryApiServer
 from kube.memory.types import MOORAGE
-from nodeagent.app import Agent, Plugin
-from nodeagent.backend import BackEnd
-from nodeagent.core.card import Card
-from nodeagent.core.machine import Machine
-from nodeagent.core.witness import Outcome
+from nodeagent.app import Agent, AgentSettings, Plugin
+from nodeagent.core.devices import Card, Machine
+from nodeagent.core.report.devices import Outcome
+from nodeagent.enforcement.backend import BackEnd
+from nodeagent.enforcement.memory import Connect
 from nodeagent.kubeletapi.client import Life, Unanswered
 from nodeagent.kubeletapi.podresources import Devices, PodDevices
-from nodeagent.limiting import Connect
-from nodeagent.observing import Observer
-from nodeagent.settings import AgentSettings
+from nodeagent.report.devices import Observer
 from reservation.device import Device, Unreadable
 from simulator.virtualtime import VirtualClock
 from wire import names

@@ -8,9 +8,8 @@ from typing import Self
 import anyio
 
 from kube.client.clock import monotonic_ns
-from nodeagent.core.judging import Action, Deed, Key
-from nodeagent.core.messages import Done, Limited, Report
-from nodeagent.core.samples import MIB, Device, Process, Sample
+from nodeagent.core.enforcement.messages import Done, Limited, Report
+from nodeagent.core.enforcement.overuse import MIB, Action, Deed, Device, Key, Process, Sample
 
 
 class PlayedWarden:

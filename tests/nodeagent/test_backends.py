@@ -3,8 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gpu.limits import BACK_ENDS
-from nodeagent.backends import back_ends
-from nodeagent.settings import AgentSettings
+from nodeagent.app import AgentSettings, back_ends
 
 
 def test_a_back_end_is_off_unless_it_is_switched_on() -> None:

@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from nodeagent.core.caps import Tenancy
-from nodeagent.core.hamicore import MOST_BYTES
-from nodeagent.core.leftovers import KEPT_S
-from nodeagent.hamicore import MOST_LEFT, HamiCore
-from tests.nodeagent.core.test_hamicore import POD, head, holding
+from nodeagent.core.enforcement.caps import Tenancy
+from nodeagent.core.enforcement.container_edits import KEPT_S
+from nodeagent.enforcement.hamicore import MOST_BYTES, MOST_LEFT, HamiCore
+from tests.nodeagent.enforcement.test_hamicore import POD, head, holding
 
 OTHER = "00000000-1111-4222-8333-444444444444"
 BOOT = "f37d3c5a-9d0b-4f6b-8e02-0c6a2c1d9a11"

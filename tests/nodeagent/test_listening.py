@@ -15,9 +15,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nodeagent.core.judging import Key
-from nodeagent.core.messages import framed, read_caps, write_caps
-from nodeagent.listening import Listener
+from nodeagent.core.enforcement.messages import framed, read_caps, write_caps
+from nodeagent.core.enforcement.overuse import Key
+from nodeagent.listener import Listener
 
 POD = "3f1c2a52-6d0c-4d55-9a30-3d5c7e0b6f3e"
 CAPS = {(POD, "GPU-a"): 1024}

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.core.cgroups import Seat
-from nodeagent.core.judging import Seen
-from nodeagent.processes import Known, Processes
+from nodeagent.core.enforcement.overuse import Seen
+from nodeagent.processes import Known, Processes, Seat
 from tests.nodeagent.groups import Groups
 
 POD = "3f1c2a52-6d0c-4d55-9a30-3d5c7e0b6f3e"

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import anyio
 
-from nodeagent.pluginports import Observer
+from nodeagent.plugin.ports import Observer
 from tests.binder.test_rbac import Right, granted
+from tests.nodeagent.enforcement.test_limiting import BOOK, MINE
 from tests.nodeagent.node import AGENT, scene
 from tests.nodeagent.played import PlayedWarden
-from tests.nodeagent.test_limiting import BOOK, MINE
-from tests.nodeagent.test_ownplugin import Played
+from tests.nodeagent.plugin.test_ownplugin import Played
 
 
 async def test_the_agents_role_is_exactly_what_it_does(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from gpu.reservation import Reservation
 from kube.client.api import Api
 from kube.client.resources import PODS
 from kube.client.retry import Retry
-from nodeagent.core.witness import Annotations
+from nodeagent.core.report.devices import Annotations
 from simulator import shape
 from simulator.devices import Device
 from simulator.nodeagent import NodeAgent

@@ -1,4 +1,4 @@
-"""Our own device plug-in (nodeagent/serving.py) on a real node with emulated GPUs.
+"""Our own device plug-in (nodeagent/plugin/device_plugin.py) on a real node with emulated GPUs.
 
 ``python -m tools.node.ownplugin GPUS [--config FILE] [--wanted UUID] [--look-s S] [--rival-s S]``
 NVML is the stub, whose state is the node's file of devices (tools/node/gpus.py); it may have further statements, such
@@ -16,14 +16,13 @@ from pathlib import Path
 
 import anyio
 
-from nodeagent.core.health import Health
-from nodeagent.core.mistake import Mistake
+from nodeagent.core.plugin.health import Health
+from nodeagent.core.plugin.settings import Mistake
 from nodeagent.kubeletapi import deviceplugin, podresources
 from nodeagent.kubeletapi.client import PodResources
-from nodeagent.lifeofresource import Pace
-from nodeagent.nvmldevices import NvmlDevices
-from nodeagent.pluginports import Intervals, Places, Sources
-from nodeagent.serving import serve
+from nodeagent.plugin.device_plugin import serve
+from nodeagent.plugin.nvml import NvmlDevices
+from nodeagent.plugin.ports import Intervals, Pace, Places, Sources
 from tools.node.registration import registered
 
 

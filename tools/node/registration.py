@@ -5,7 +5,7 @@ Apart from the plug-in itself, so that who only waits for it does not import grp
 
 from __future__ import annotations
 
-from nodeagent.kubeletapi.sockets import identity
+from nodeagent.kubeletapi.client import identity
 
 __all__ = ["identity", "registered"]
 

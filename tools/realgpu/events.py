@@ -11,8 +11,8 @@ import tempfile
 import time
 from typing import Final
 
-from nodeagent.core.health import Health, Rules, on_look, on_xid
-from nodeagent.nvmldevices import NvmlDevices
+from nodeagent.core.plugin.health import Health, Rules, on_look, on_xid
+from nodeagent.plugin.nvml import NvmlDevices
 from tools.realgpu.holding import Holder
 from tools.realgpu.rows import Outcome, judged, not_possible
 

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import pynvml
 
-from nodeagent.core.messages import write_caps
+from nodeagent.core.enforcement.messages import write_caps
 from tools.realgpu.holding import Holder, group, holding
 from tools.realgpu.rows import Outcome, Verdict, judged, not_possible
 
@@ -243,7 +243,15 @@ def ending() -> Outcome:
 @contextlib.contextmanager
 def warden(path: Path, *options: str, under: Sequence[str] = ()) -> Iterator[socket.socket]:
     """Start a warden with these options, and connect to it as its agent. ``under``: a program that starts it."""
-    command = [*under, sys.executable, "-m", "nodeagent.warden.main", "--socket", str(path), *options]
+    command = [
+        *under,
+        sys.executable,
+        "-m",
+        "nodeagent.enforcement.memory_enforcer.main",
+        "--socket",
+        str(path),
+        *options,
+    ]
     started = subprocess.Popen(command, stderr=subprocess.PIPE)
     try:
         assert started.stderr is not None

@@ -17,13 +17,12 @@ from typing import Final
 
 import pynvml
 
-from nodeagent.core import mps, mpscontrol
-from nodeagent.core.mps import Wanted
-from nodeagent.core.mpsmessages import Report, read_wanted
-from nodeagent.keeper.control import PROGRAM, Control, NoAnswer, Refused
-from nodeagent.keeper.daemon import Daemon
-from nodeagent.keeper.loop import Keeper
-from nodeagent.listening import Listener
+from nodeagent.core.mps import control
+from nodeagent.core.mps.control import Wanted
+from nodeagent.core.mps.limits import Report, read_wanted
+from nodeagent.listener import Listener
+from nodeagent.mps.mps_daemon.control import PROGRAM, Control, Daemon, NoAnswer, Refused
+from nodeagent.mps.mps_daemon.loop import Keeper
 from nodeagent.processes import Processes
 from tools.realgpu.holding import Holder
 from tools.realgpu.rows import Outcome, judged, not_possible
@@ -87,7 +86,7 @@ class Kept:
 
     def its_folder(self, of: Wanted) -> Path:
         """Return the folder of a tenant's namespace."""
-        return Path(mps.folder(PurePosixPath(self.control.pipes), of))
+        return Path(control.folder(PurePosixPath(self.control.pipes), of))
 
     def restart(self) -> None:
         """End the daemon. The next turns start another one."""
@@ -153,8 +152,8 @@ def _client(kept: Kept, of: Wanted, mib: int, *under: str, **more: str) -> tuple
     try:
         if not holder.told.startswith(("held", "refused")) or "libcuda" in holder.told:
             raise NotAsked(holder.told or "the client said nothing")
-        places = {one.place for one in mpscontrol.clients(kept.listed("client"))}
-        return holder.holds, (mps.server(of.device), mps.namespace(of.pod_uid)) in places, holder.told
+        places = {one.place for one in control.clients(kept.listed("client"))}
+        return holder.holds, (control.server(of.device), control.namespace(of.pod_uid)) in places, holder.told
     finally:
         holder.end()
 
@@ -187,7 +186,7 @@ def _listed(kept: Kept, of: Wanted) -> str:
             raise NotAsked(holder.told)
         pid = holder.process.pid
         children = set(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
-        listed = {one.pid for one in mpscontrol.clients(kept.listed("client"))}
+        listed = {one.pid for one in control.clients(kept.listed("client"))}
         return _said(bool(children & listed), f"{sorted(listed)} are listed; it is {sorted(children)}")
     finally:
         holder.end()

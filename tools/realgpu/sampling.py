@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import pynvml
 
-from nodeagent.core.samples import Sample
+from nodeagent.core.enforcement.overuse import Sample
+from nodeagent.enforcement.memory_enforcer.sampling import Sampler
 from nodeagent.processes import Processes
-from nodeagent.warden.sampling import Sampler
 from tools.realgpu.holding import holding
 from tools.realgpu.rows import Outcome, Verdict, judged, not_possible
 

@@ -14,7 +14,7 @@ from typing import Final
 
 import pynvml
 
-from nodeagent.core.messages import Frames, Limited, read_report, write_caps
+from nodeagent.core.enforcement.messages import Frames, Limited, read_report, write_caps
 from tools.realgpu.holding import Holder, group
 from tools.realgpu.limits import GROUPS, OURS, warden
 from tools.realgpu.rows import Outcome, judged, not_possible

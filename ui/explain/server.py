@@ -224,7 +224,7 @@ def _refusal(refused: Unanswered) -> web.Response:
 
 #: Idle shares that are named, those that cost most first. A longer list would hide the rest of the answer.
 MOST: Final = 10
-#: Of its memory and of its multiprocessors (nodeagent/core/using.py).
+#: Of its memory and of its multiprocessors (nodeagent/core/enforcement/usage.py).
 _AT_MOST: Final = "5%"
 
 

@@ -21,7 +21,7 @@ from typing import Final
 import anyio
 import msgspec
 
-from nodeagent.carving import Carver
+from nodeagent.mig.partitioning import Carver
 from simulator.mig.nodes import SlicedNodes
 from simulator.parts import PRODUCT, Parts
 from simulator.violations import Violation

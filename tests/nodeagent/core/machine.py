@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from nodeagent.core.card import Card
-from nodeagent.core.slice import Slice
+from nodeagent.core.devices import Card, Slice
 
 
 def uuid(number: int, kind: str = "GPU") -> str:

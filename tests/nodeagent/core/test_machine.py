@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from nodeagent.core.card import Card
-from nodeagent.core.machine import Lost, Machine
+from nodeagent.core.devices import Card, Lost, Machine
 
 A, B, C = (Card(uuid=f"GPU-{name}", index=index) for index, name in enumerate("abc"))
 

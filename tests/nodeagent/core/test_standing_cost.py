@@ -7,11 +7,11 @@ import uuid
 
 from gpu.book import Entry
 from gpu.reservation import Reservation
-from nodeagent.core.messages import Report, read_report, write_report
-from nodeagent.core.samples import MIB, Device, Process, Sample
-from nodeagent.core.standing import Standing
-from nodeagent.core.telling import tenants
-from tests.nodeagent.core.test_caps import reservation
+from nodeagent.core.enforcement.messages import Report, read_report, write_report
+from nodeagent.core.enforcement.overuse import MIB, Device, Process, Sample
+from nodeagent.core.enforcement.tenants import Standing
+from nodeagent.core.report.status import tenants
+from tests.nodeagent.core.enforcement.test_caps import reservation
 
 CARDS = [f"GPU-{number}" for number in range(8)]
 PODS = {str(uuid.UUID(int=number)): CARDS[number % 8] for number in range(64)}
@@ -44,7 +44,7 @@ def test_a_report_each_second_costs_the_agent_less_than_the_rest_of_half_a_perce
     began_s = time.process_time()
     for number, written in enumerate(reports):
         standing.hear(read_report(written))
-        # As nodeagent/limiting.py looks at books and tells, where nothing but the use changes.
+        # As nodeagent/enforcement/memory.py looks at books and tells, where nothing but the use changes.
         if number % 10 == 0:
             standing.hold(books(), memory_mib)
             assert len(tenants(standing.tenants(number * SECOND), {})) == len(PODS)

@@ -13,7 +13,7 @@ from grpclib.const import Cardinality, Handler
 from grpclib.exceptions import StreamTerminatedError
 from grpclib.server import Server, Stream
 
-from nodeagent.kubeletapi.codec import BytesCodec
+from nodeagent.kubeletapi.client import BytesCodec
 from nodeagent.kubeletapi.deviceplugin import (
     KUBELET_SOCKET,
     NOTHING,

@@ -14,7 +14,7 @@ from grpclib.exceptions import GRPCError
 from grpclib.server import Server, Stream
 
 from nodeagent.kubeletapi import podresources
-from nodeagent.kubeletapi.codec import BytesCodec
+from nodeagent.kubeletapi.client import BytesCodec
 from nodeagent.kubeletapi.podresources import Devices, PodDevices
 from wire.protobuf import message, strings, text
 

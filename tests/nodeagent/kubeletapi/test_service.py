@@ -8,6 +8,7 @@ import pytest
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 
+from nodeagent.kubeletapi.client import identity, is_served
 from nodeagent.kubeletapi.deviceplugin import (
     AllocateRequest,
     AllocateResponse,
@@ -19,9 +20,7 @@ from nodeagent.kubeletapi.deviceplugin import (
     PreferredRequest,
     PreferredResponse,
 )
-from nodeagent.kubeletapi.registering import NotRegistered, is_plugin, register
-from nodeagent.kubeletapi.service import PluginService, Refusal
-from nodeagent.kubeletapi.sockets import identity, is_served
+from nodeagent.kubeletapi.service import NotRegistered, PluginService, Refusal, is_plugin, register
 from tests.nodeagent.kubeletapi.kubelets import call, connected, kubelet, lists
 
 

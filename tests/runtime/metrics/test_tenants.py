@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from prometheus_client.exposition import generate_latest
 
-from nodeagent.core.caps import Tenancy
-from nodeagent.core.measures import Measures, measures
-from nodeagent.core.samples import MIB, Device, Process, Sample
+from nodeagent.core.enforcement.caps import Tenancy
+from nodeagent.core.enforcement.overuse import MIB, Device, Process, Sample
+from nodeagent.core.enforcement.usage import Measures, measures
 from runtime.metrics.nodeagent import TENANTS, show_tenants
 from runtime.metrics.registry import Registry
 

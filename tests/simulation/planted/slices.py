@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from typing_extensions import override
 
-from nodeagent.carving import Carver
-from nodeagent.core.mig.card import Seen
+from nodeagent.core.mig_partitioning import Seen
+from nodeagent.mig.partitioning import Carver
 
 
 class AsksNoKubelet(Carver):

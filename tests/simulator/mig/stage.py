@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 
 from kube.client.resources import GPU_NODES, PODS
-from nodeagent.carving import Carver
+from nodeagent.mig.partitioning import Carver
 from scheduler.settings import CarvingSettings, SchedulerSettings
 from simulator import shape
 from simulator.mig.layouts import SlicedNode

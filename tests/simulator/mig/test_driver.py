@@ -9,7 +9,7 @@ import anyio
 import pytest
 from anyio.abc import TaskGroup
 
-from nodeagent.core.mig.card import NotDone
+from nodeagent.core.mig_partitioning import NotDone
 from simulator.mig.driver import Driver, End
 from simulator.mig.layouts import SlicedNode, spot
 from simulator.mig.machine import SlicedMachine

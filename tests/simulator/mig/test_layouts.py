@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodeagent.core.mig.card import Spot
+from nodeagent.core.mig_partitioning import Spot
 from simulator.mig import layouts
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodeagent.core.mig.card import NotDone
+from nodeagent.core.mig_partitioning import NotDone
 from simulator.mig.layouts import SlicedNode, spot
 from simulator.mig.machine import SlicedMachine
 

@@ -16,9 +16,9 @@ from typing import Any
 import pynvml
 import pytest
 
+from tests.nodeagent.enforcement.memory_enforcer.conftest import ROOT
 from tests.nodeagent.groups import hierarchy
-from tests.nodeagent.keeper.conftest import STUB as MPS_STUB
-from tests.nodeagent.warden.conftest import ROOT
+from tests.nodeagent.mps.mps_daemon.conftest import STUB as MPS_STUB
 from tools.nvml_stub.build import build
 from tools.realgpu.rows import ROWS
 
@@ -204,7 +204,7 @@ def test_most_rows_need_no_package_but_nvidias(tmp_path: Path) -> None:
     modules = {row.what.partition(".")[0] for row in ROWS if row.what} - {"events"}
     program = "".join(f"import tools.realgpu.{one}\n" for one in {*modules, "hold", "__main__"})
     done = subprocess.run(
-        [sys.executable, "-S", "-c", f"{program}import nodeagent.warden.main"],
+        [sys.executable, "-S", "-c", f"{program}import nodeagent.enforcement.memory_enforcer.main"],
         cwd=ROOT, env={"PYTHONPATH": f"{tmp_path}:{ROOT}"}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gpu.mig import Place, Profile
-from nodeagent.core.mig.card import Ask, Present, Seen, Spot
-from nodeagent.core.mig.steps import CLEAR_NS, Step, step
+from nodeagent.core.mig_partitioning import CLEAR_NS, Ask, Present, Seen, Spot, Step, step
 
 SECOND_NS = 1_000_000_000
 PROFILES = {

@@ -13,8 +13,20 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from nodeagent.core.mig.card import Ask, Seen, Spot
-from nodeagent.core.mig.steps import KUBELET_SETTLES_NS, Carving, Destroy, Make, Outcome, State, done, due, step
+from nodeagent.core.mig_partitioning import (
+    KUBELET_SETTLES_NS,
+    Ask,
+    Carving,
+    Destroy,
+    Make,
+    Outcome,
+    Seen,
+    Spot,
+    State,
+    done,
+    due,
+    step,
+)
 from tests.nodeagent.core.mig.cards import PROFILES, SECOND_NS, present, spot
 
 SLICES = (spot("1g@0"), spot("1g@1"))

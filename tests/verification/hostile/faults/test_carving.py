@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from kube.client.resources import GPU_NODES, PODS
-from nodeagent.core.mig.card import NotDone
+from nodeagent.core.mig_partitioning import NotDone
 from simulator.mig.driver import Moment
 from simulator.mig.layouts import spot
 from simulator.policies import AGENT

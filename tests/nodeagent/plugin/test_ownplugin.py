@@ -1,0 +1,236 @@
+"""The device plug-in as a part of the agent, in virtual time; what it serves is played."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Collection
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from kube.client.api import Api
+from kube.client.resources import NODES
+from kube.client.retry import Retry
+from kube.events import EventRecorder
+from kube.memory.calls import Call
+from kube.memory.faults import NOTHING, Fault
+from nodeagent.core.plugin.health import Health, State
+from nodeagent.core.plugin.settings import Mistake
+from nodeagent.mig.partitioning import Carver, Restoring
+from nodeagent.plugin.node import Labelling, NodeSources
+from nodeagent.plugin.ports import Observer, Sources
+from nodeagent.plugin.supervisor import OwnPlugin, Reports
+from simulator.virtualtime import VirtualClock
+from tests.nodeagent.mig.test_carving import now_ns, rebooted
+from tests.nodeagent.node import AGENT, NODE, Scene, scene
+from wire import names
+from wire.crds.gpunode import GpuNodeStatus
+
+GPU = "nvidia.com/gpu"
+
+
+class Played:
+    """A plug-in that does what a test says, and counts its starts."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.starts = 0
+        self.sources: Sources | None = None
+        self.does: Callable[[Observer], Awaitable[None]] = self.waits
+
+    async def waits(self, observer: Observer) -> None:
+        del observer
+        await anyio.sleep_forever()
+
+    async def serve(self, sources: Sources, observer: Observer) -> None:
+        self.starts += 1
+        self.sources = sources
+        await self.does(observer)
+
+    async def known(self) -> Collection[str] | None:
+        return {GPU}
+
+    def part_of(self, it: Scene, carver: Carver | None = None) -> OwnPlugin:
+        """Make it the plug-in of the agent that is about to start."""
+        clock = VirtualClock(asyncio.get_running_loop())
+        once = Api(it.server.transport(AGENT), retry=Retry(random.Random(5), tries=1))
+        events = EventRecorder(once, clock=clock, controller="moorage-node-agent", instance="a")
+        it.tasks.start_soon(events.run)
+        publishing = it.agent.publishing
+        return OwnPlugin(
+            self.serve,
+            said=NodeSources(lambda: publishing.node, folder=self.folder, kept=self.folder.parent / "node"),
+            node_read=publishing.nodes.synced,
+            allocatable=self.known,
+            reports=Reports(events, clock, node=NODE, seen=lambda: publishing.node),
+            labelling=Labelling(once, node=NODE, seen=lambda: publishing.node, rng=random.Random(6)),
+            wanted=it.agent.wanted,
+            carver=carver,
+        )
+
+
+@pytest.fixture
+def played(tmp_path: Path) -> Played:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    return Played(folder)
+
+
+async def status(it: Scene) -> GpuNodeStatus:
+    return (await it.gpu_node()).status
+
+
+async def test_what_it_says_is_in_the_gpu_node_and_on_the_node(played: Played) -> None:
+    async def works(observer: Observer) -> None:
+        observer.registered(GPU, (1, 2))
+        observer.health({"GPU-a": Health(state=State.ILL, reason="Xid79: GPU has fallen off the bus")})
+        observer.rival("shared", "another answers")
+        observer.labelled({"nvidia.com/gfd.timestamp": "moorage", "nvidia.com/gpu.count": "2"})
+        await anyio.sleep_forever()
+
+    played.does = works
+    async with scene() as it:
+        await it.start(plugin=played.part_of)
+        await anyio.sleep(5)
+        found = await status(it)
+        assert (found.agent.plugin_mode, found.gpus, found.healthy) == ("own", 2, 1)
+        assert found.cards is not None
+        ill, well = found.cards
+        assert ill.health is not None
+        assert (ill.health.state, ill.health.reason, well.health) == ("ill", "Xid79: GPU has fallen off the bus", None)
+        assert [(each.what, each.why) for each in found.agent.missing or ()] == [("shared", "another answers")]
+        plugin = it.agent.plugin
+        assert plugin is not None
+        assert plugin.rivals == 1
+        assert (await it.api.get(NODES, NODE)).metadata.labels == {
+            "nvidia.com/gfd.timestamp": "moorage",
+            "nvidia.com/gpu.count": "2",
+        }
+        writes = len(it.writes())
+        await anyio.sleep(3600)
+        assert len(it.writes()) == writes
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a bug"), ExceptionGroup("", [OSError("a bug")])])
+async def test_when_it_ends_the_agent_goes_on_and_it_is_started_again(played: Played, error: Exception) -> None:
+    async def fails(observer: Observer) -> None:
+        del observer
+        raise error
+
+    played.does = fails
+    async with scene() as it:
+        await it.start(plugin=played.part_of)
+        await anyio.sleep(100)
+        assert played.starts == 4
+        assert [(each.what, each.why) for each in (await status(it)).agent.missing or ()] == [
+            ("device-plugin", "a bug; started again in 30 s")
+        ]
+        it.kubelet.given = {"r": ("GPU-a",)}
+        await it.reserve()
+        await anyio.sleep(1)
+        assert (await it.annotations())[names.WITNESS] == names.WITNESS_KUBELET
+        played.does = played.waits
+        await anyio.sleep(60)
+        assert (await status(it)).agent.missing is None
+
+
+async def test_it_is_asked_of_the_node_as_it_is_now(played: Played) -> None:
+    (played.folder / "default").touch()
+    (played.folder / "big").touch()
+    async with scene() as it:
+        await it.start(plugin=played.part_of)
+        await anyio.sleep(1)
+        sources = played.sources
+        assert sources is not None
+        assert sources.file() == played.folder / "default"
+        assert (await sources.allocatable(), sources.cleared()) == ({GPU}, frozenset())
+        meta = {"labels": {names.NODE_AGENT_CONFIG: "big"}, "annotations": {names.NODE_GPU_CLEARED: "GPU-a"}}
+        await it.api.patch(NODES, NODE, {"metadata": meta})
+        await anyio.sleep(1)
+        assert (sources.file(), sources.cleared()) == (played.folder / "big", {"GPU-a"})
+        await it.api.patch(NODES, NODE, {"metadata": {"labels": {names.NODE_AGENT_CONFIG: "small"}}})
+        await anyio.sleep(1)
+        assert isinstance(sources.file(), Mistake)
+
+
+async def test_without_an_api_server_it_waits_for_its_node_only_where_it_never_saw_it(played: Played) -> None:
+    is_away = True
+
+    def away(call: Call) -> Fault:
+        return Fault(refuse_with=503) if is_away and call.user == AGENT and call.kind.plural == "nodes" else NOTHING
+
+    for starts in (1, 2):
+        async with scene() as it:
+            is_away = True
+            it.server.faults.on_request.append(away)
+            await it.start(plugin=played.part_of)
+            await anyio.sleep(60)
+            assert played.starts == starts - 1 + (starts > 1)
+            is_away = False
+            await anyio.sleep(120)
+            assert played.starts == starts
+            assert played.sources is not None
+            for _ in range(2):
+                played.sources.cleared()
+
+
+@pytest.mark.parametrize(("is_away", "served_s"), [(False, 2.0), (True, 30.0)])
+async def test_nothing_is_offered_until_slices_of_before_a_reboot_are_made_again_or_for_half_a_minute(
+    played: Played, tmp_path: Path, is_away: bool, served_s: float
+) -> None:
+    machine = rebooted(tmp_path, makes_s=0.5)
+    carver = Carver(
+        machine,
+        machine,
+        gpu_node=machine.gpu_node,
+        booked=list,
+        told=lambda: None,
+        heard=lambda _, __: None,
+        now_ns=now_ns,
+    )
+    made_at_start: list[int] = []
+
+    async def works(observer: Observer) -> None:
+        del observer
+        made_at_start.append(len(machine.calls))
+        await anyio.sleep_forever()
+
+    def plugin(it: Scene) -> OwnPlugin:
+        known = it.agent.publishing.gpu_nodes.synced.wait
+        carver.restoring = Restoring(machine, kept=tmp_path / "kept", boot="b1", known=known)
+        return played.part_of(it, carver)
+
+    def away(call: Call) -> Fault:
+        return Fault(refuse_with=503) if is_away and call.kind.plural == "gpunodes" else NOTHING
+
+    played.does = works
+    async with scene() as it:
+        it.server.faults.on_request.append(away)
+        began_s = anyio.current_time()
+        await it.start(plugin=plugin)
+        while not made_at_start:  # noqa: ASYNC110 - virtual time
+            await anyio.sleep(0.1)
+        assert anyio.current_time() - began_s <= served_s + 1
+        assert made_at_start == [0 if is_away else 2]
+        is_away = False
+        await anyio.sleep(150)
+        assert len(machine.calls) == 2
+
+
+async def test_it_is_told_which_gpus_reservations_of_its_node_are_opened_for(played: Played) -> None:
+    async with scene() as it:
+        first: dict[str, Any] = {names.OPENED_FOR: "1"}
+        second: dict[str, Any] = {names.OPENED_FOR: "GPU-a"}
+        await it.reserve(**first)
+        await it.reserve("elsewhere", node="node-b", **second)
+        await it.start(plugin=played.part_of)
+        await anyio.sleep(1.0)
+        assert played.sources is not None
+        assert played.sources.wanted() == {"GPU-b"}
+        it.kubelet.given = {"r": ("GPU-b",)}
+        await anyio.sleep(30.0)
+        assert (await it.annotations())[names.RESERVE_FOR_GPU_INDEX] == "GPU-b"
+        assert played.sources.wanted() == set()
