@@ -12,8 +12,8 @@ import msgspec
 
 from gpu.dialects.settings import DialectSettings, MetagpuSettings, ReplicasSettings
 from kube.client.clock import SystemClock
-from simulator import nodeobject
-from simulator.shape import NodeShape
+from simulator.nodes import node_object
+from simulator.nodes.shape import NodeShape
 from wire import names
 from wire.rfc3339 import rfc3339
 
@@ -101,7 +101,7 @@ def nodes(count: int, *, zones: int = 0) -> list[Manifest]:
         )
         for i in range(count)
     ]
-    return [nodeobject.node(shape, now=now) for shape in shapes]
+    return [node_object.node(shape, now=now) for shape in shapes]
 
 
 def whole(

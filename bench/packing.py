@@ -8,7 +8,7 @@ The traces are in the folder that MOORAGE_TRACES names (docs/simulate.md, Traces
 - ``variants``: ``priced`` on the published variants. ``published``: the best published placement (FGD), if the folder
   has ``reference_results.csv``; ``ahead``: points above it.
 - ``learned``: the default trace, with prices by the pods that have come.
-- ``churn``: pods come and go (simulator/traces/churn.py), each strategy with the same pods at the same times.
+- ``churn``: pods come and go (simulator/traces/replay.py), each strategy with the same pods at the same times.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from cli.simulation import options
 from cli.simulation.trace import Replayed, Request, Summary, read, replayed
 from runtime.output import Progress
 from runtime.process import HARDLY_EVER, rare_collections
-from simulator.traces import reading
-from simulator.traces.churn import Churned, churn
+from simulator.traces import trace as reading
+from simulator.traces.replay import Churned, churn
 from simulator.traces.tally import Strategies
 from simulator.traces.trace import Trace
 

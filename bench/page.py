@@ -23,7 +23,7 @@ from kube.client.api import Api
 from kube.client.clock import SystemClock
 from kube.client.resources import NODES, PODS
 from kube.client.retry import Retry
-from kube.memory.server import MemoryApiServer
+from simulator.apiserver.server import MemoryApiServer
 from tools.browser.chromium import Chromium, Tab
 from ui.page.auth import Open
 from ui.page.server import Answering, Door

@@ -22,12 +22,13 @@ from rich.text import Text
 from binder.settings import BinderSettings
 from kube.client import errors
 from runtime.text import BadInput
-from simulator import manifests, outcome, shape
+from simulator import manifests, outcome
+from simulator.checks.violations import SOUND
+from simulator.clock import VirtualClock, VirtualTimeLoop
 from simulator.manifests import Manifest
+from simulator.nodes import shape
+from simulator.nodes.shape import KubeletSettings
 from simulator.outcome import Outcome
-from simulator.settings import KubeletSettings
-from simulator.violations import SOUND
-from simulator.virtualtime import VirtualClock, VirtualTimeLoop
 from simulator.world import World, WorldSettings
 from ui import outcomes
 from ui.tables import Look, Sheet, drawn

@@ -16,10 +16,10 @@ from runtime import manifests
 from runtime.output import Progress, write
 from runtime.text import line
 from scheduler.core.convert.pod_groups import pod_group_record
-from simulator.controllers import table
-from simulator.controllers.table import Workload
-from simulator.expanding import Expander
-from simulator.podmaking import Malformed
+from simulator.controllers import registry
+from simulator.controllers.kubernetes import Expander
+from simulator.controllers.pods import Malformed
+from simulator.controllers.registry import Workload
 from wire import names
 from wire.crds.podgroup import PodGroup
 
@@ -65,7 +65,7 @@ def run(files: Sequence[str], *, output: str, progress: Progress | None = None) 
 
 def _answers(obj: Mapping[str, Any], expander: Expander) -> Iterator[Answer]:
     meta = obj.get("metadata")
-    if not table.is_known(obj.get("apiVersion"), obj.get("kind")) or not isinstance(meta, Mapping):
+    if not registry.is_known(obj.get("apiVersion"), obj.get("kind")) or not isinstance(meta, Mapping):
         return
     namespace = str(meta.get("namespace") or _DEFAULT_NAMESPACE)
     about = Answer(kind=str(obj["kind"]), namespace=namespace, name=str(meta.get("name") or ""))
@@ -74,7 +74,7 @@ def _answers(obj: Mapping[str, Any], expander: Expander) -> Iterator[Answer]:
         return
     try:
         named = expander.named(obj)
-        workload = table.expand(named, namespace, expander.charge)
+        workload = registry.expand(named, namespace, expander.charge)
     except Malformed as error:
         yield msgspec.structs.replace(about, refused=str(error))
         return
@@ -111,7 +111,7 @@ def _foreign(read: manifests.Found) -> list[Answer]:
         gangs.note(obj, str(namespace or _DEFAULT_NAMESPACE))
     found: dict[tuple[str, ...], Answer] = {}
     for pod in read.pods:
-        if table.is_known(pod.owner.get("apiVersion"), pod.owner.get("kind")):
+        if registry.is_known(pod.owner.get("apiVersion"), pod.owner.get("kind")):
             continue
         answer = gangs.answer(pod.raw, pod.namespace, owner=pod.owner or None)
         about = Answer(kind=pod.kind, namespace=pod.namespace, name=pod.name)

@@ -1,12 +1,27 @@
 """Manifests as people write them: YAML with any number of documents, read into what is to be created.
 
-Kubernetes' own controllers are expanded to the pods that they make (expanding.py), and those of other projects that
+Kubernetes' own controllers are expanded to the pods that they make (kubernetes.py), and those of other projects that
 the table of workloads knows (controllers/); kinds that a simulation has no use for are passed over, and counted.
+
+Workloads of Kueue, taken as admitted: Kueue itself is not simulated.
+
+Kueue suspends a workload with a queue, or puts a gate on a plain pod, until it admits it. Facts:
+Kueue's docs, Tasks, Run.
+
+Claims that a provisioner would bind: simulated as if it had, with a volume that can be used on any node.
+
+A claim without a volume is bound by what its StorageClass names, and nobody of that runs here. Claims are left as they
+are where the manifests say more: a volume, or the class itself. Facts: Kubernetes, Dynamic Volume Provisioning.
+
+Older API versions whose form is the same as the current one: manifests of them are read as the current version.
+
+Today's clusters refuse them. Facts: Kubernetes' deprecated API migration guide; releases of Kubeflow's operators,
+JobSet, Argo Workflows and Volcano.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -37,17 +52,117 @@ from podgrouper.core import answers
 from podgrouper.core.answers import Group
 from podgrouper.core.files import Gangs
 from podgrouper.core.foreign.gangs import OBJECTS as FOREIGN_GROUPS
-from simulator import accounts, kueue, provisioning, versions, wrapping
-from simulator.controllers import argotemplates, table
-from simulator.controllers.table import group_made, marked
-from simulator.expanding import Expander, api_version_of
-from simulator.passing import Passed
-from simulator.podmaking import Made, Malformed
-from simulator.secrets import SECRETS
-from simulator.seeding import SERVICE_ACCOUNTS
-from simulator.shape import NodeShape
+from simulator import installation
+from simulator.controllers import argo, registry, wrappers
+from simulator.controllers.kubernetes import Expander, api_version_of
+from simulator.controllers.pods import Made, Malformed, child
+from simulator.controllers.registry import Passed, group_made, marked
+from simulator.installation import SERVICE_ACCOUNTS
+from simulator.nodes.api_access import SECRETS
+from simulator.nodes.shape import NodeShape
 from wire import names
 from wire.yaml_text import why_not_yaml
+
+QUEUE: Final = "kueue.x-k8s.io/queue-name"
+_GATE: Final = "kueue.x-k8s.io/admission"
+
+
+def admitted_by_kueue(obj: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an object as Kueue leaves it when it has admitted it; the same object if Kueue holds it not back.
+
+    Kueue holds back what has a queue and is suspended (``spec.suspend``, ``spec.runPolicy.suspend``) or has its gate.
+    """
+    if not child(child(child(obj, "metadata"), "labels"), QUEUE):
+        return obj
+    spec = child(obj, "spec")
+    if obj.get("kind") == "Pod":
+        return _without_gate(obj, child(spec, "schedulingGates"))
+    policy = child(spec, "runPolicy")
+    if child(spec, "suspend") is True:
+        return {**obj, "spec": {**spec, "suspend": False}}
+    if child(policy, "suspend") is True:
+        return {**obj, "spec": {**spec, "runPolicy": {**policy, "suspend": False}}}
+    return obj
+
+
+def _without_gate(pod: Mapping[str, Any], gates: object) -> Mapping[str, Any]:
+    listed = gates if isinstance(gates, list) else []
+    left = [gate for gate in listed if child(gate, "name") != _GATE]
+    return pod if len(left) == len(listed) else {**pod, "spec": {**pod["spec"], "schedulingGates": left}}
+
+
+Json = Mapping[str, Any]
+
+
+def is_provisioned(claim: Json, classes: Collection[str]) -> bool:
+    """Whether a provisioner would make a volume for a claim. ``classes``: StorageClasses that the manifests bring.
+
+    ``storageClassName: ""`` asks for a volume that somebody has made.
+    """
+    spec, meta = child(claim, "spec"), child(claim, "metadata")
+    written = child(child(meta, "annotations"), names.OLD_STORAGE_CLASS) or child(spec, "storageClassName")
+    has_volume = child(spec, "volumeName") or child(child(meta, "annotations"), names.BIND_COMPLETED)
+    return not has_volume and written != "" and written not in classes
+
+
+def provisioned(claim: Json, namespace: str) -> tuple[Json, Json]:
+    """Return the volume that a provisioner makes for a claim, and the claim bound to it."""
+    meta, spec = claim["metadata"], child(claim, "spec") or {}
+    volume = f"pvc-{namespace}-{meta['name']}"
+    annotations = {**(meta.get("annotations") or {}), names.BIND_COMPLETED: "yes"}
+    bound = {**claim, "metadata": {**meta, "annotations": annotations}, "spec": {**spec, "volumeName": volume}}
+    made = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": volume},
+        "spec": {
+            "accessModes": spec.get("accessModes"),
+            "capacity": child(spec.get("resources"), "requests"),
+            "claimRef": {"namespace": namespace, "name": meta["name"]},
+        },
+    }
+    return made, bound
+
+
+_APPS: Final = ("Deployment", "DaemonSet", "ReplicaSet", "StatefulSet")
+#: Older version and kind -> the current version.
+_CURRENT: Final[Mapping[tuple[str, str], str]] = {
+    **{
+        (version, kind): "apps/v1"
+        for version in ("extensions/v1beta1", "apps/v1beta1", "apps/v1beta2")
+        for kind in _APPS
+    },
+    **{(version, "CronJob"): "batch/v1" for version in ("batch/v1beta1", "batch/v2alpha1")},
+    **{
+        (f"scheduling.k8s.io/{version}", "PriorityClass"): "scheduling.k8s.io/v1" for version in ("v1alpha1", "v1beta1")
+    },
+    **{("storage.k8s.io/v1beta1", kind): "storage.k8s.io/v1" for kind in ("StorageClass", "CSINode")},
+    **{
+        ("resource.k8s.io/v1beta2", kind): "resource.k8s.io/v1"
+        for kind in ("DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice")
+    },
+    **{(f"kubeflow.org/{version}", "TFJob"): "kubeflow.org/v1" for version in ("v1alpha2", "v1beta1", "v1beta2")},
+    **{(f"kubeflow.org/{version}", "PyTorchJob"): "kubeflow.org/v1" for version in ("v1beta1", "v1beta2")},
+    ("kubeflow.org/v1alpha2", "MPIJob"): "kubeflow.org/v1",
+    ("xgboostjob.kubeflow.org/v1alpha1", "XGBoostJob"): "kubeflow.org/v1",
+    ("jobset.x-k8s.io/v1alpha1", "JobSet"): "jobset.x-k8s.io/v1alpha2",
+    ("argoproj.io/v1", "Workflow"): "argoproj.io/v1alpha1",
+    # kube-batch, from which Volcano came.
+    **{
+        (f"scheduling.incubator.k8s.io/{version}", "PodGroup"): "scheduling.volcano.sh/v1beta1"
+        for version in ("v1alpha1", "v1alpha2")
+    },
+}
+
+#: Versions of another form, which are passed over: their pods wait for what they make on a cluster.
+OTHER_FORM: Final = frozenset({f"resource.k8s.io/{version}" for version in ("v1alpha2", "v1alpha3", "v1beta1")})
+
+
+def current(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an object in the current version of its kind; the same object where it has that, or another form."""
+    version = _CURRENT.get((str(document.get("apiVersion")), str(document.get("kind"))))
+    return document if version is None else {**document, "apiVersion": version}
+
 
 #: In the order of creation: what others refer to comes first.
 KINDS: Final[tuple[Resource[Any], ...]] = (
@@ -131,7 +246,7 @@ class Reader:
         self.passed = Passed()
         self._expander = Expander(nodes)
         self._gangs = Gangs()
-        self._templates = argotemplates.WorkflowTemplates()
+        self._templates = argo.WorkflowTemplates()
         #: Workflows that have the templates of another object, and where they stand: it may come after them.
         self._referring: list[tuple[Mapping[str, Any], str]] = []
 
@@ -143,7 +258,7 @@ class Reader:
             for item in _items(document, place):
                 self._templates.note(item)
                 for each in self._unwrapped(item, place):
-                    if argotemplates.refers(each):
+                    if argo.refers(each):
                         self._referring.append((each, place))
                     else:
                         manifests += self._read(self._current(each), place)
@@ -166,10 +281,10 @@ class Reader:
 
     def _current(self, document: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the object in the current version of its kind, and as one that Kueue has admitted."""
-        found = versions.current(document)
+        found = current(document)
         if found is not document:
             self.passed.note_older(document, found["apiVersion"])
-        admitted = kueue.admitted(found)
+        admitted = admitted_by_kueue(found)
         if admitted is not found:
             self.passed.note_admitted(found)
         return admitted
@@ -177,7 +292,7 @@ class Reader:
     def _unwrapped(self, document: Mapping[str, Any], place: str) -> Sequence[Mapping[str, Any]]:
         """Return what is created of an object that brings manifests along: one level, so that this ends."""
         try:
-            found = wrapping.inner(document)
+            found = wrappers.inner(document)
         except Malformed as error:
             raise MalformedManifest(f"{place}: {document['kind']}: {error}") from error
         return [document] if found is None else found
@@ -186,7 +301,7 @@ class Reader:
         kind, api_version = document.get("kind"), document.get("apiVersion")
         if not (isinstance(kind, str) and kind):
             raise MalformedManifest(f"{place}: kind {_shown(kind)}: the name of a kind is allowed")
-        if api_version in versions.OTHER_FORM:
+        if api_version in OTHER_FORM:
             self.passed.note(document)
             return []
         resource = _BY_KIND.get(kind)
@@ -202,7 +317,7 @@ class Reader:
         if (api_version, kind) in FOREIGN_GROUPS:
             self._gangs.note(document, _namespace(document, place, is_namespaced=True))
             return []
-        if table.is_known(api_version, kind):
+        if registry.is_known(api_version, kind):
             return self._workload(document, _namespace(document, place, is_namespaced=True), place)
         self.passed.note(document)
         return []
@@ -236,10 +351,10 @@ class Reader:
         has_volumes = any(each.resource is PERSISTENT_VOLUMES for each in found)
         for each in found:
             is_claim = each.resource is PERSISTENT_VOLUME_CLAIMS and bool(each.body["metadata"].get("name"))
-            if not is_claim or has_volumes or not provisioning.is_provisioned(each.body, classes):
+            if not is_claim or has_volumes or not is_provisioned(each.body, classes):
                 yield each
                 continue
-            volume, claim = provisioning.provisioned(each.body, each.namespace)
+            volume, claim = provisioned(each.body, each.namespace)
             self.passed.note_bound(each.body)
             yield Manifest(PERSISTENT_VOLUMES, "", volume, each.origin)
             yield msgspec.structs.replace(each, body=claim)
@@ -252,9 +367,9 @@ class Reader:
             for each in found
             if each.resource is SERVICE_ACCOUNTS
         }
-        made = accounts.missing(pods, present)
+        made = installation.missing(pods, present)
         self.passed.note_accounts(made)
-        return [Manifest(SERVICE_ACCOUNTS, at, accounts.account(name), "named by a pod") for at, name in made]
+        return [Manifest(SERVICE_ACCOUNTS, at, installation.account(name), "named by a pod") for at, name in made]
 
     def _workload(self, controller: Mapping[str, Any], namespace: str, place: str) -> list[Manifest]:
         """Return the pods of a workload of another project's kind, and the PodGroups that start them together."""
@@ -262,7 +377,7 @@ class Reader:
         self.passed.note_expanded(controller)
         controller = _alone(controller)
         try:
-            workload = table.expand(self._expander.named(controller), namespace, self._expander.charge)
+            workload = registry.expand(self._expander.named(controller), namespace, self._expander.charge)
         except Malformed as error:
             raise MalformedManifest(f"{place}: {about}: {error}") from error
         self.passed.note_made(controller, about, workload)

@@ -1,7 +1,7 @@
 """What came out of a simulation, as values to be printed or written as JSON.
 
-Devices are what the containers really saw (simulator/witness.py); the API server's word counts for phases, nodes and
-reasons only.
+Devices are what the containers really saw (simulator/nodes/ground_truth.py); the API server's word counts for phases,
+nodes and reasons only.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import msgspec
 
 from gpu import grant as grants
 from gpu.share import NANO_PER_DEVICE, memory_from_nano
-from simulator.devices import Device
-from simulator.violations import SOUND
+from simulator.checks.violations import SOUND
+from simulator.nodes.device_manager import Device
 from wire import names
 
 if TYPE_CHECKING:

@@ -7,6 +7,10 @@ not. From one seed everything follows, so a run that broke an invariant can be r
         await world.apply(manifests.load(text))
         await world.until_idle()
         print(world.checker.report)
+
+Whether a pod, as the API server shows it, has come to rest: it runs, has ended, or says why it waits.
+
+When each pod was made, bound and running, as the API server showed it.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ import contextlib
 import random
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 import anyio
@@ -32,33 +37,86 @@ from kube.client.clock import Clock
 from kube.client.resources import LEASES, NAMESPACES, PODS
 from kube.client.retry import Retry
 from kube.lead.lease import LeaseSettings
-from kube.memory.calls import Call
-from kube.memory.server import MemoryApiServer
-from kube.memory.types import MOORAGE
 from kube.watch.reflector import Reflector
 from scheduler.core.model.settings import NodePool
 from scheduler.settings import SchedulerSettings
-from simulator import observer, policies, seeding, settled
-from simulator.applying import Applying
-from simulator.auditing import Auditor
+from simulator import installation, policies
+from simulator.apiserver.calls import Call
+from simulator.apiserver.server import MemoryApiServer
+from simulator.apiserver.types import MOORAGE
+from simulator.apply import Applying, Successors
+from simulator.audit import Auditor
+from simulator.checks import observer
+from simulator.checks.checker import CONFIG_MAPS, DELETED, WATCHED, Checker
 from simulator.checks.limits import Lateness
-from simulator.component import Component
-from simulator.hooks import object_hooks
-from simulator.invariants import CONFIG_MAPS, DELETED, WATCHED, Checker
-from simulator.kubecontrollers import KubeControllers
+from simulator.checks.observer import Observer, Overhearing
+from simulator.components import PRODUCT, Parts, object_hooks
+from simulator.controllers.disruption import KubeControllers
 from simulator.manifests import Manifest
-from simulator.nodeagent import NodeAgents
-from simulator.nodeset import NodeSet
-from simulator.observer import Observer
-from simulator.overhearing import Overhearing
-from simulator.parts import PRODUCT, Parts
-from simulator.podtokens import always
-from simulator.replicas import BINDER, SCHEDULER, Replicas, Role, is_ours
-from simulator.settings import KubeletSettings
-from simulator.shape import NodeShape
-from simulator.successors import Successors
-from simulator.timeline import Timeline
+from simulator.nodes.agent import NodeAgents
+from simulator.nodes.api_access import always
+from simulator.nodes.node_set import NodeSet
+from simulator.nodes.shape import KubeletSettings, NodeShape
+from simulator.replicas import BINDER, SCHEDULER, Component, Replicas, Role, is_ours
 from wire import names
+
+
+def waits(pod: Mapping[str, Any]) -> bool:
+    """Whether the scheduler may still try to place a pod."""
+    return not pod["spec"].get("nodeName") and pod["spec"].get("schedulerName") == names.SCHEDULER_NAME
+
+
+def is_settled(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod runs, has ended, says why it waits, or is not ours to place."""
+    spec, status = pod["spec"], pod.get("status") or {}
+    if not spec.get("nodeName") and spec.get("schedulerName") != names.SCHEDULER_NAME:
+        return True
+    if status.get("phase") in {names.RUNNING, names.SUCCEEDED, names.FAILED}:
+        return True
+    containers = (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
+    if any(map(_cannot_start, containers)):
+        return True
+    conditions = status.get("conditions") or ()
+    return any(c["type"] == names.CONDITION_POD_SCHEDULED and c["status"] == "False" for c in conditions)
+
+
+def _cannot_start(status: Mapping[str, Any]) -> bool:
+    """Whether a container waits for a ConfigMap, for its image, or for its next try as its runtime refuses to start it.
+
+    The first for ever, where somebody went past us with an ask for a share; the last while its device is not there.
+    """
+    waiting = (status.get("state") or {}).get("waiting") or {}
+    return waiting.get("reason") in {"CreateContainerConfigError", "CrashLoopBackOff", "ImagePullBackOff"}
+
+
+@dataclass(slots=True)
+class Times:
+    """Seconds of the event loop; None: not yet."""
+
+    created_s: float
+    bound_s: float | None = None
+    running_s: float | None = None
+
+    @property
+    def to_bind_s(self) -> float | None:
+        """Time from creation to binding."""
+        return None if self.bound_s is None else self.bound_s - self.created_s
+
+
+@dataclass(slots=True)
+class Timeline:
+    """The times of all pods by UID."""
+
+    of: dict[str, Times] = field(default_factory=dict)
+
+    def note(self, pod: Mapping[str, Any], now_s: float) -> None:
+        """Take a version of a pod."""
+        times = self.of.setdefault(pod["metadata"]["uid"], Times(now_s))
+        if times.bound_s is None and (pod.get("spec") or {}).get("nodeName"):
+            times.bound_s = now_s
+        if times.running_s is None and (pod.get("status") or {}).get("phase") == "Running":
+            times.running_s = now_s
+
 
 _OBSERVER: Final = "observer"
 _READS: Final = frozenset({"get", "list", "watch"})
@@ -175,7 +233,7 @@ class World:
             self.server.faults.on_watch_line.append(self._event_delay())
         self._group = await self._stack.enter_async_context(anyio.create_task_group())
         await self._group.start(self.server.run)
-        await seeding.seed(self.api, leases=self._leases)
+        await installation.seed(self.api, leases=self._leases)
         for each in self.observers.values():
             await self._group.start(each.run)
         await self._start_admission(self._group)
@@ -278,12 +336,12 @@ class World:
     @property
     def is_settled(self) -> bool:
         """Whether every pod runs, has ended, or says why it waits."""
-        return all(map(settled.is_settled, self.pods))
+        return all(map(is_settled, self.pods))
 
     @property
     def has_waiting_pods(self) -> bool:
         """Whether there is a pod that the scheduler may still try to place."""
-        return any(map(settled.waits, self.pods))
+        return any(map(waits, self.pods))
 
     @property
     def pods(self) -> list[dict[str, Any]]:

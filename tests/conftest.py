@@ -1,7 +1,7 @@
 """What all tests share: Hypothesis profiles, the event loop, virtual time, and the one real control plane.
 
 Async tests just work (anyio_mode = "auto") and run on asyncio in real time. A module whose tests sleep or wait for
-time-outs asks for virtual time instead, in which an hour passes at once (simulator/virtualtime.py)::
+time-outs asks for virtual time instead, in which an hour passes at once (simulator/clock.py)::
 
     @pytest.fixture(scope="module")
     def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
@@ -27,7 +27,7 @@ from typing import Any, Final
 import hypothesis
 import pytest
 
-from simulator.virtualtime import VirtualTimeLoop
+from simulator.clock import VirtualTimeLoop
 from tests.whole import IS_WHOLE
 from tools.cluster.plane import ControlPlane
 

@@ -1,9 +1,9 @@
 """An HTTP proxy before an API server that lets things go wrong: late, refused, broken off, cut short, silent, expired.
 
 It speaks plain HTTP to clients on loopback and TLS to the server, and passes on who they say they are. The faults are
-those of kube/memory/faults.py, dealt in an order from a seed. It refuses, delays, loses, cuts and ends: what a fault
-says of later, of lies and of pages is left to the server in memory. For delays alone, with the clients' TLS untouched,
-there is tools/lateproxy.py.
+those of simulator/apiserver/faults.py, dealt in an order from a seed. It refuses, delays, loses, cuts and ends: what a
+fault says of later, of lies and of pages is left to the server in memory. For delays alone, with the clients' TLS
+untouched, there is tools/lateproxy.py.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ import aiohttp
 import anyio
 from aiohttp import web
 
-from kube.memory.faults import NOTHING, End, Fault
-from kube.memory.lines import BrokenOff, come_through
-from kube.memory.responses import injected_refusal
+from simulator.apiserver.faults import NOTHING, End, Fault
+from simulator.apiserver.struck import BrokenOff, come_through, injected_refusal
 
 
 class Kind(enum.Enum):

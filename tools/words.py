@@ -24,7 +24,7 @@ HELD: Final = (
     "runtime/metrics/declared.py",
     "helm/moorage/alerts/moorage.yaml",
     "scheduler/conditions/messages.py",
-    "simulator/taskorder.py",
+    "simulator/clock.py",
     "tests/durations.py",
     "tools/navigation.py",
     "tools/words.py",

@@ -15,8 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from gpu.share import NANO_PER_DEVICE
+from simulator.checks.violations import HELD, SOUND
 from simulator.outcome import Amounts, DeviceOutcome, DeviceShare, NodeOutcome, Outcome, PodOutcome, QueueOutcome
-from simulator.violations import HELD, SOUND
 from ui.tables import Cell, Look, Sheet, drawn, plain
 
 _BAR_CELLS: Final = 10

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from runtime.text import BadInput
-from simulator.virtualtime import VirtualClock
+from simulator.clock import VirtualClock
 from simulator.world import World
 from ui.page.recording import recorded
 from verification.hostile import scenario as scenarios

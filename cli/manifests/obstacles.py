@@ -205,11 +205,11 @@ def _of_foreign_gang(answer: Group | GangRefusal) -> Suspicion:
 
 def _made_by_cron_job(found: FoundPod) -> Mapping[str, Any] | None:
     """The Job that a CronJob makes; None if its template can't be read."""
-    from simulator import jobpods  # noqa: PLC0415 - it loads what talks to clusters, and few files have a CronJob
-    from simulator.podmaking import Malformed  # noqa: PLC0415
+    from simulator.controllers import jobs  # noqa: PLC0415 - it loads what talks to clusters, and few files have a CronJob
+    from simulator.controllers.pods import Malformed  # noqa: PLC0415
 
     try:
-        return jobpods.job_of_cron_job(found.owner, name=found.name)
+        return jobs.job_of_cron_job(found.owner, name=found.name)
     except Malformed:
         return None
 

@@ -29,8 +29,7 @@ from scheduler.core.report.state import QueueState, queue_states
 from scheduler.core.what_if.edit_text import read_edit
 from scheduler.core.what_if.edits import Edit, NotPossible, Subject
 from scheduler.core.what_if.node_changes import Ended
-from simulator.settling.rest import Rest, settle
-from simulator.settling.shell import Shell
+from simulator.offline.shell import Rest, Shell, settle
 from ui.explain.views import EditView
 
 #: No group asks: the cluster is changed.

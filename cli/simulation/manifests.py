@@ -22,11 +22,13 @@ from runtime.options.output import FOR_PROGRAMS, WIDE
 from runtime.output import Progress, write
 from runtime.process import HARDLY_EVER, rare_collections
 from runtime.text import BadInput, line
-from simulator import manifests, nodeadditions, outcome, shape
+from simulator import manifests, outcome
+from simulator.clock import VirtualClock, VirtualTimeLoop
 from simulator.manifests import Manifest
+from simulator.nodes import shape
+from simulator.nodes import shape as nodeadditions
+from simulator.nodes.shape import NodeShape
 from simulator.outcome import Outcome
-from simulator.shape import NodeShape
-from simulator.virtualtime import VirtualClock, VirtualTimeLoop
 from simulator.world import World, WorldSettings
 from ui import outcomes
 from ui.page.recording import Recorder, recorded

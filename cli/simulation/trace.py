@@ -18,15 +18,14 @@ from runtime.options.output import FOR_PROGRAMS
 from runtime.output import Progress, write
 from runtime.process import HARDLY_EVER, rare_collections
 from runtime.text import BadInput, line
-from simulator import shape
-from simulator.traces import reading
+from simulator.clock import VirtualClock, VirtualTimeLoop
+from simulator.nodes import shape
+from simulator.traces import trace as reading
 from simulator.traces.arrivals import Arrivals, arrivals
 from simulator.traces.full import replay_in_full
-from simulator.traces.load_curve import at_load
 from simulator.traces.replay import PricesFrom, replay
-from simulator.traces.tally import Run, Strategies
+from simulator.traces.tally import Run, Strategies, at_load
 from simulator.traces.trace import MalformedTrace, Trace, TraceNode
-from simulator.virtualtime import VirtualClock, VirtualTimeLoop
 from ui.tables import Cell, Sheet, show
 
 _WIDTH: Final = 760

@@ -3,7 +3,7 @@
 A deadline on a call to the API server that ends in our own Timeout.
 
 It lies below everything that can be wrong, so decoding, retries and the reflector are the same code over aiohttp
-(kube/client/http.py) and over the in-memory API server (kube/memory/transport.py).
+(kube/client/http.py) and over the in-memory API server (simulator/apiserver/transport.py).
 """
 
 from __future__ import annotations

@@ -21,12 +21,12 @@ from kube.client.transport import Transport
 from runtime import connections, process
 from runtime.settings.common import Connection
 from runtime.text import BadInput, refuse
-from simulator import shape
-from simulator.checkpoint import BadCheckpoint, Checkpoints
-from simulator.nodeset import NodeSet, NotSimulated
-from simulator.podtokens import PodTokens
-from simulator.recording import Recording
-from simulator.settings import KubeletSettings
+from simulator.nodes import shape
+from simulator.nodes.api_access import PodTokens
+from simulator.nodes.device_manager import BadCheckpoint, Checkpoints
+from simulator.nodes.ground_truth import Recording
+from simulator.nodes.node_set import NodeSet, NotSimulated
+from simulator.nodes.shape import KubeletSettings
 
 #: As kubelet: well within the 40 s after which the node life-cycle controller gives a node up.
 _SETTINGS: Final = KubeletSettings(lease_period_s=10.0)

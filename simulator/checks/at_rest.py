@@ -1,23 +1,136 @@
 """What waits in a cluster at rest: whether it fits (L1), whether it says why (L3, S11), and nodes kept for it (L6).
 
 Each node pool that has a scheduler is judged by its own nodes and pods.
+
+Nodes that are kept for groups that have waited too long (berths), as pods say it of themselves: L3, L1 and L6.
+
+Holders say on which nodes their places are being freed, and pods that are kept off say for which holder. Nothing else
+is known of berths outside of the scheduler, so this is what is judged (docs/queues.md, Large jobs):
+
+- a queue has one berth, of nodes that are there, and nobody waits for a holder that does not say it is one (L3);
+- a pod that fits on nodes of a berth waits only if that may keep it off: not one that stays within its queue's quotas,
+  nor one of the holder's queue that is more urgent (L1);
+- a holder of which all nodes are empty has its place (L6).
+
+Each scheduler keeps berths of its own. So where node pools have schedulers each, each pool is judged by its own pods
+and nodes (pools.py). Where several decide on one pool at once, a queue may have one of each, and a holder may say what
+another scheduler decided: neither is judged then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
 
-from simulator.checks import placing, telling
-from simulator.checks.asking import Asking
-from simulator.checks.berths import Berths
+from simulator.checks import fit, messages
 from simulator.checks.claims import Claims
+from simulator.checks.facts import PodFacts
+from simulator.checks.gangs import Key
 from simulator.checks.limits import Limits
+from simulator.checks.messages import Asking, Scene
 from simulator.checks.pools import Pools
-from simulator.checks.telling import Scene
-from simulator.facts import PodFacts
-from simulator.gangs import Key
-from simulator.violations import Findings
+from simulator.checks.violations import Findings
+
+_HOLDER: Final = re.compile(
+    r"(?P<holder>\S+) has waited since \S+, so its place is being freed on (?P<nodes>.+?)(?: and (?P<more>\d+) more)?"
+    r"\. It starts when enough of the pods there have ended"
+)
+_KEPT_FOR: Final = re.compile(
+    r"node\(s\) are kept for (?:another group of queue (?P<queue>\S+)|(?P<holder>\S+)), which has waited since "
+)
+
+
+@dataclass(slots=True)
+class Berth:
+    """Of ``holder`` (namespace and name), in a queue. ``pods``: those of it that wait; ``nodes``: as far as told."""
+
+    holder: str
+    queue: str
+    nodes: frozenset[str]
+    is_told_whole: bool
+    pods: list[PodFacts] = field(default_factory=list)
+
+    @property
+    def priority(self) -> int:
+        """The highest of its pods."""
+        return max(map(_priority, self.pods))
+
+
+@dataclass(slots=True)
+class Berths:
+    """Of one cluster, or node pool, at rest, with ``nodes``.
+
+    ``queue_of``: a pod's queue; ``is_short``: whether that is within its quotas with a pod, or with its gang.
+    ``several_decide``: several schedulers decide at once.
+    """
+
+    queue_of: Callable[[PodFacts], str]
+    is_short: Callable[[PodFacts], bool]
+    nodes: Collection[str]
+    several_decide: bool = False
+    of: dict[str, Berth] = field(default_factory=dict)
+
+    def take(self, waiting: Iterable[PodFacts]) -> None:
+        """Take what pods say that wait."""
+        for pod in waiting:
+            if (found := _told(pod)) is None:
+                continue
+            nodes = frozenset(found["nodes"].split(", "))
+            berth = Berth(found["holder"], self.queue_of(pod), nodes, found["more"] is None)
+            self.of.setdefault(berth.holder, berth).pods.append(pod)
+
+    def kept_from(self, pod: PodFacts) -> Collection[str]:
+        """Nodes that berths may keep from a pod: all, where one does not name all of its nodes."""
+        against = [berth for berth in self.of.values() if self._is_against(berth, pod)]
+        if any(not berth.is_told_whole for berth in against):
+            return self.nodes
+        return {name for berth in against for name in berth.nodes}
+
+    def _is_against(self, berth: Berth, pod: PodFacts) -> bool:
+        if berth.holder == holder_of(pod):
+            return False
+        if berth.queue == self.queue_of(pod):
+            return _priority(pod) <= berth.priority
+        return not self.is_short(pod)
+
+    # --- what is judged ----------------------------------------------------------------------------------------------
+    def untrue(self, pod: PodFacts) -> Iterator[str]:
+        """Yield what a waiting pod says of berths that is not so (L3)."""
+        if (found := _told(pod)) is not None:
+            if found["holder"] not in {holder_of(pod), pod.key}:
+                yield f"it says that nodes are kept for it as {found['holder']}, and it is {holder_of(pod)}"
+            if missing := set(found["nodes"].split(", ")) - set(self.nodes):
+                yield f"it says that {', '.join(sorted(missing))} are being freed, and there are no such nodes"
+            others = [each for each in self.of.values() if each.queue == self.queue_of(pod)]
+            if len(others) > 1 and not self.several_decide:
+                yield f"queue {self.queue_of(pod)} has berths for {', '.join(sorted(each.holder for each in others))}"
+        text = pod.verdict.message if pod.verdict else ""
+        if (kept := _KEPT_FOR.search(text)) and not self.several_decide:
+            if kept["holder"] and kept["holder"] not in self.of:
+                yield f"it says that nodes are kept for {kept['holder']}, which does not say so"
+            if kept["queue"] and kept["queue"] not in {berth.queue for berth in self.of.values()}:
+                yield f"it says that nodes are kept for a group of queue {kept['queue']}, of which none says so"
+
+    def drained(self, used: Collection[str]) -> Iterator[str]:
+        """Yield holders of which all nodes are empty. ``used``: nodes on which there are pods."""
+        for berth in self.of.values():
+            if berth.is_told_whole and berth.nodes.isdisjoint(used) and berth.nodes <= set(self.nodes):
+                yield f"{berth.holder} waits for {', '.join(sorted(berth.nodes))}, where nothing is left"
+
+
+def holder_of(pod: PodFacts) -> str:
+    """As whom a pod would have a berth: its PodGroup, or itself."""
+    return f"{pod.namespace}/{pod.pod_group}" if pod.pod_group else pod.key
+
+
+def _told(pod: PodFacts) -> re.Match[str] | None:
+    return _HOLDER.fullmatch(pod.verdict.message) if pod.verdict else None
+
+
+def _priority(pod: PodFacts) -> int:
+    return int((pod.raw.get("spec") or {}).get("priority") or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +157,7 @@ class AtRest:
             told
             for part, waiting in self.pools.parts(scene, self.waiting())
             for told in (
-                *placing.fitting(waiting, part.members, minimums, part.rooms, kept_from=kept_from),
+                *fit.fitting(waiting, part.members, minimums, part.rooms, kept_from=kept_from),
                 *self.claims.fitting(waiting, replace(part, minimums=minimums), kept_from=kept_from),
             )
         )
@@ -72,7 +185,7 @@ class AtRest:
             for pod in waiting:
                 if pod.is_gated:
                     continue
-                for text in (*telling.untrue(pod, part), *self.limits.untrue(pod), *berths.untrue(pod)):
+                for text in (*messages.untrue(pod, part), *self.limits.untrue(pod), *berths.untrue(pod)):
                     self.findings.add("L3", at_s, f"pod {pod.key}: {text}")
                 self.asking.waits(pod, at_s)
         self.findings.judged.add("L3")
@@ -97,4 +210,4 @@ def _missing(pod: PodFacts, scene: Scene) -> int | None:
     """How many of its gang have to start together; None if they can't."""
     key = (pod.namespace, pod.pod_group)
     least = scene.minimums.get(key)
-    return 1 if least is None else least.lacks(placing.placed(scene.members[key]))
+    return 1 if least is None else least.lacks(fit.placed(scene.members[key]))

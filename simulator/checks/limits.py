@@ -26,13 +26,13 @@ from functools import partial
 from itertools import product
 from typing import Final, NamedTuple
 
-from simulator.checks import queueloads, queuetelling, queueuse
+from simulator.checks import queues as queueloads
+from simulator.checks import queues as queuetelling
+from simulator.checks import queues as queueuse
+from simulator.checks.facts import Charged, Json, PodFacts
 from simulator.checks.pools import Pools
-from simulator.checks.queueloads import Load
-from simulator.checks.queuetree import AMOUNTS, PER, QueueTree
-from simulator.checks.queueuse import Amounts, Row, Sums
-from simulator.facts import Charged, Json, PodFacts
-from simulator.violations import Findings
+from simulator.checks.queues import AMOUNTS, PER, Amounts, Load, QueueTree, Row, Sums
+from simulator.checks.violations import Findings
 from wire import names
 
 #: Pods of this priority and more can't be preempted, unless a label or a PodGroup says they can (kai-contract 3.1).
@@ -168,7 +168,7 @@ class Limits:
 
     def _row(self, pod: PodFacts) -> Row:
         pool = self.pool_of(pod)
-        used = queueuse.used(pod, self._card_mib(pod, pool))
+        used = queueuse.amounts_used(pod, self._card_mib(pod, pool))
         return Row(pool, self._queue_of(pod), self._is_fixed(pod), used)
 
     # --- what is judged ----------------------------------------------------------------------------------------------

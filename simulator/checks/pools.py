@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from simulator.checks.counting import NodeFacts
-from simulator.checks.telling import Scene
-from simulator.facts import Json, PodFacts
-from simulator.gangs import Key
+from simulator.checks.facts import Json, PodFacts
+from simulator.checks.gangs import Key
+from simulator.checks.ledgers import NodeFacts
+from simulator.checks.messages import Scene
 from wire import names
 
 

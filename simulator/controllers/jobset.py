@@ -7,9 +7,23 @@ from typing import Any
 
 import msgspec
 
-from simulator import jobpods
-from simulator.controllers.parts import Charge, Json, Placed, named, number, objects, stored
-from simulator.podmaking import Malformed, Template, child, count_of, later_count_of, owner_of, read_template
+from simulator.controllers import jobs
+from simulator.controllers.pods import (
+    Charge,
+    Json,
+    Malformed,
+    Placed,
+    Template,
+    child,
+    count_of,
+    later_count_of,
+    named,
+    number,
+    objects,
+    owner_of,
+    read_template,
+    stored,
+)
 from wire import gangs
 
 
@@ -53,7 +67,7 @@ def _job(
         meta["namespace"] = jobset["metadata"]["namespace"]
     full = msgspec.structs.replace(template, raw=_labelled(template.raw, labels))
     owners = [stored("batch/v1", "Job", name, above=jobset), jobset]
-    for made in jobpods.of_job({"metadata": meta, "spec": {**spec, "template": full.raw}}, full):
+    for made in jobs.of_job({"metadata": meta, "spec": {**spec, "template": full.raw}}, full):
         # A pod's owner gets its UID when it is created: its reference has none until then.
         yield Placed(made, owners if made.job else (), template.path if made.job else "")
 

@@ -7,9 +7,20 @@ from typing import Any, Final
 
 import msgspec
 
-from simulator import jobpods
-from simulator.controllers.parts import Charge, Json, Placed, number, placed, reference, stored
-from simulator.podmaking import Malformed, Template, child, read_template
+from simulator.controllers import jobs
+from simulator.controllers.pods import (
+    Charge,
+    Json,
+    Malformed,
+    Placed,
+    Template,
+    child,
+    number,
+    placed,
+    read_template,
+    reference,
+    stored,
+)
 from wire import gangs
 
 _OPERATOR: Final = "training.kubeflow.org/operator-name"
@@ -76,7 +87,7 @@ def _launcher(job: Json, template: Template, count: int) -> Iterator[Placed]:
     marked = {**template.raw, "metadata": {**(template.raw.get("metadata") or {}), "labels": labels}}
     spec = {"parallelism": count, "completions": count, "template": marked}
     owners = [stored("batch/v1", "Job", name, above=job), job]
-    for made in jobpods.of_job({"metadata": meta, "spec": spec}, msgspec.structs.replace(template, raw=marked)):
+    for made in jobs.of_job({"metadata": meta, "spec": spec}, msgspec.structs.replace(template, raw=marked)):
         yield Placed(made, owners if made.job else (), template.path if made.job else "")
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from simulator.controllers.parts import Charge, Json, Placed, number, placed, stored
-from simulator.podmaking import child, read_template
+from simulator.controllers.pods import Charge, Json, Placed, child, number, placed, read_template, stored
 from wire import gangs
 
 _PATH: Final = "spec.leaderWorkerTemplate"

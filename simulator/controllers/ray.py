@@ -5,8 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from simulator.controllers.parts import Charge, Json, Placed, named, number, objects, placed, stored
-from simulator.podmaking import child, identity, read_template
+from simulator.controllers.pods import (
+    Charge,
+    Json,
+    Placed,
+    child,
+    identity,
+    named,
+    number,
+    objects,
+    placed,
+    read_template,
+    stored,
+)
 from wire import gangs
 
 #: Where a kind has the spec of its cluster.

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from gpu.translation import shown
-from simulator.controllers.parts import Charge, Json, Placed, number, placed
-from simulator.podmaking import Malformed, child, read_template
+from simulator.controllers.pods import Charge, Json, Malformed, Placed, child, number, placed, read_template
 
 #: Fields of driver and executor that go into the spec of their pods as they are.
 _SPEC: Final = ("schedulerName", "nodeSelector", "tolerations", "affinity", "priorityClassName", "hostNetwork")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from simulator.controllers.parts import Charge, Json, Placed, named, number, objects, placed
-from simulator.podmaking import child, read_template
+from simulator.controllers.pods import Charge, Json, Placed, child, named, number, objects, placed, read_template
 from wire import gangs
 
 #: What Volcano writes where a Job names no scheduler.

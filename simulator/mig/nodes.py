@@ -19,15 +19,12 @@ from kube.client import errors
 from kube.client.api import Api
 from kube.client.resources import NODES
 from kube.client.retry import Retry
-from kube.memory.transport import MemoryTransport
 from nodeagent.mig.partitioning import Carver
-from simulator.devices import Device
-from simulator.kubelet import Kubelet
-from simulator.mig.agent import Around, MigAgent
-from simulator.mig.driver import Driver
-from simulator.mig.kubeletside import KubeletSide
-from simulator.mig.layouts import SlicedNode
-from simulator.mig.machine import SlicedMachine
+from simulator.apiserver.transport import MemoryTransport
+from simulator.mig.agent import Around, KubeletSide, MigAgent
+from simulator.mig.hardware import Driver, SlicedMachine, SlicedNode
+from simulator.nodes.device_manager import Device
+from simulator.nodes.kubelet import Kubelet
 from simulator.policies import AGENT
 from simulator.world import World
 

@@ -18,13 +18,13 @@ from scheduler.app import Scheduler
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.settings import Settings
 from scheduler.settings import PricingSettings, SchedulerSettings
-from simulator.shape import NodeShape
+from simulator.checks.violations import SOUND
+from simulator.nodes.shape import NodeShape
 from simulator.traces import records
 from simulator.traces.arrivals import Arrivals
 from simulator.traces.replay import known_prices
 from simulator.traces.tally import Run, Strategies, Tally
-from simulator.traces.trace import MILLI_PER_GPU, Ask, Trace, TraceNode
-from simulator.violations import SOUND
+from simulator.traces.trace import MILLI_PER_CARD, Ask, Trace, TraceNode
 from simulator.world import World, WorldSettings
 from wire import names
 
@@ -115,7 +115,7 @@ def manifest(name: str, ask: Ask) -> dict[str, Any]:
     resources = {"cpu": f"{ask.cpu_milli}m", "memory": f"{ask.mem_mib}Mi"}
     annotations = {}
     if ask.is_shared:
-        annotations = {names.GPU_FRACTION: f"{ask.gpu_milli / MILLI_PER_GPU:.{_FRACTION_DIGITS}f}"}
+        annotations = {names.GPU_FRACTION: f"{ask.gpu_milli / MILLI_PER_CARD:.{_FRACTION_DIGITS}f}"}
     limits = {names.GPU_RESOURCE: str(ask.gpus)} if ask.gpus and not ask.is_shared else {}
     affinity = {
         "nodeAffinity": {

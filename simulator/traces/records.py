@@ -3,33 +3,146 @@
 What API server, binder and kubelet would do is done at once: a device that is opened gets a reservation that says
 which device it is, and the pod is bound with its grant. When the last tenant of a device is gone, so is its
 reservation. A pod that fits nowhere is gone at once.
+
+Best fit as published with the openb trace: CPU and GPUs left on the node, each as a part of the largest node's.
+
+Only to compare with; no cluster can choose it.
+
+Shared devices on records: a device that is opened gets a reservation, and loses it with its last tenant.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+import numpy as np
+
 from gpu.bind_request import PlannedDevice
+from gpu.book import Book
 from gpu.request import NO_GPU, ContainerKind, ContainerRef, ContainerRequest, FractionAsk, GpuRequest
+from gpu.reservation import Reservation
 from gpu.share import NANO_PER_DEVICE
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Alone, Placement
 from scheduler.core.model.pod_class import Constraints, Demand, PodClass, Requirement, Term
-from scheduler.core.model.records import NodeRecord, PodRecord, SeenPod
+from scheduler.core.model.records import Held, NodeRecord, PodRecord, SeenPod
 from scheduler.core.model.settings import Settings
+from scheduler.core.nodes.table import CPU, LEFT_MILLI, MILLI_PER_GPU, Int64s
 from scheduler.core.scores.prices import Prices, prices_of, typical_of
 from scheduler.core.scores.registry import SCORES
-from simulator.traces.best_fit import BEST_FIT
-from simulator.traces.shared_devices import SharedDevices
-from simulator.traces.trace import MILLI_PER_GPU, Ask, TraceNode
+from scheduler.core.scores.score import Look, Score
+from simulator.traces.trace import Ask, TraceNode
+from wire import names
+
+_LARGEST_CPU_MILLI: Final = 128_000
+_LARGEST_GPU_MILLI: Final = 8_000
+_PERCENT: Final = 100
+_NANO_PER_MILLI: Final = NANO_PER_DEVICE // MILLI_PER_GPU
+
+
+class BestFit:
+    """The least left of both, in whole percent as published, and the tightest device."""
+
+    name = "best-fit"
+    opens_last = False
+
+    def keys(self, look: Look) -> Int64s:
+        """How much is left after the pod, in percent."""
+        shared = sum(ask.nano for pool in look.pools for ask in pool.asks if hasattr(ask, "nano")) // _NANO_PER_MILLI
+        cpu = look.free[CPU] - look.demand.cpu_milli
+        gpus = look.fact(LEFT_MILLI) - look.demand.gpus * MILLI_PER_GPU - shared
+        used = 2 * _LARGEST_CPU_MILLI - cpu - gpus * (_LARGEST_CPU_MILLI // _LARGEST_GPU_MILLI)
+        keys: Int64s = _PERCENT - np.clip(used * _PERCENT // (2 * _LARGEST_CPU_MILLI), 0, _PERCENT)
+        return keys
+
+    def device_key(self, free_nano: int, nano: int) -> int:
+        """The tightest device first."""
+        del nano
+        return free_nano
+
+    def opens_rather(self, free_nano: int, nano: int) -> bool:
+        """Never."""
+        del free_nano, nano
+        return False
+
+
+BEST_FIT: Final[Score] = BestFit()
+
+
+_WHOLE: Final = PodClass(demand=Demand(gpus=1))
+
+
+class SharedDevices:
+    """Which devices are shared, and by how many pods. ``next_rv``: a resourceVersion that nobody had before."""
+
+    def __init__(self, cluster: Cluster, next_rv: Callable[[], str]) -> None:
+        self._cluster = cluster
+        self._next_rv = next_rv
+        #: By GPU group: how many tenants it has.
+        self._tenants: dict[str, int] = {}
+
+    def join(self, devices: Iterable[PlannedDevice], node: str) -> tuple[Held, ...]:
+        """Let a pod onto devices; return what it holds."""
+        return tuple(self._held(device, node) for device in devices)
+
+    def leave(self, devices: Iterable[PlannedDevice]) -> None:
+        """Take a pod off devices that it joined."""
+        for device in devices:
+            self._tenants[device.group] -= 1
+            if not self._tenants[device.group]:
+                del self._tenants[device.group]
+                self._cluster.remove_pod(_reservation_uid(device.group))
+
+    def _held(self, device: PlannedDevice, node: str) -> Held:
+        uid = _reservation_uid(device.group)
+        if device.group not in self._tenants:
+            self._open(device.group, uid, node)
+        self._tenants[device.group] = self._tenants.get(device.group, 0) + 1
+        return Held(device.group, device.nano, reservation=uid, uuid=_uuid(device.group))
+
+    def _open(self, group: str, uid: str, node: str) -> None:
+        rv = self._next_rv()
+        reservation = Reservation(
+            group=group,
+            namespace=names.RESERVATION_NAMESPACE,
+            name=group,
+            uid=uid,
+            rv=rv,
+            node=node,
+            phase=names.RUNNING,
+            uuid=_uuid(group),
+            index=-1,
+            mem_mib=0,
+            book=Book(),
+            deleting=False,
+            finalized=True,
+        )
+        record = PodRecord(
+            uid=uid,
+            namespace=names.RESERVATION_NAMESPACE,
+            name=group,
+            rv=rv,
+            node=node,
+            cls=_WHOLE,
+            is_reservation=True,
+        )
+        self._cluster.take_pod(SeenPod(uid=uid, rv=rv, has_ended=False, record=record, reservation=reservation))
+
+
+def _reservation_uid(group: str) -> str:
+    return f"r-{group}"
+
+
+def _uuid(group: str) -> str:
+    return f"GPU-{group}"
+
 
 MODEL_LABEL: Final = "model"
 #: Pods of a node, as in the published experiments: never the limit.
 PODS: Final = 1_001
 _CARD_MIB: Final = 16_384
 _NAMESPACE: Final = "default"
-_NANO_PER_MILLI: Final = NANO_PER_DEVICE // MILLI_PER_GPU
 #: Scores that a trace may be replayed with.
 REPLAYED: Final = {**SCORES, BEST_FIT.name: BEST_FIT}
 

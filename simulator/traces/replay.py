@@ -1,17 +1,30 @@
-"""A trace replayed on records, pod by pod: each is placed if any node fits, else it is lost; none ends."""
+"""A trace replayed on records, pod by pod: each is placed if any node fits, else it is lost; none ends.
+
+Pods of a trace that come and go, on records: how many GPUs are in use on a cluster that stays full.
+
+Pods arrive at random at a steady rate, each drawn from the trace with what it asks and how long it lived. The rate is
+such that they ask, on average over time, a load in percent of all GPUs. At the start the cluster has pods as it would
+have after a long time without limits: drawn by how long they live, and some way through their lives. A pod that fits
+nowhere is lost.
+"""
 
 from __future__ import annotations
 
 import enum
+import heapq
+import random
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from scheduler.core.model.pod_kind import WHOLE_MILLI, Kind
 from scheduler.core.scores.prices import Arrivals, Prices, prices_of, typical_of
 from simulator.traces.arrivals import Arrivals as Order
 from simulator.traces.records import Records
 from simulator.traces.tally import Run, Strategies, Tally
-from simulator.traces.trace import Trace
+from simulator.traces.trace import Ask, Trace, TracePod
 
 #: The most arrivals between two looks at the mix. A young cluster is looked at more often, as its mix moves fast.
 LEARNED_EVERY: Final = 500
@@ -58,3 +71,103 @@ def known_prices(trace: Trace) -> Prices | None:
         if ask.gpus:
             known.add(Kind(ask.gpus, min(ask.gpu_milli, WHOLE_MILLI), ask.cpu_milli, ask.mem_mib))
     return prices_of(typical_of(known.counts()))
+
+
+#: Of the arrivals, the part before use is counted: one in two.
+_BEFORE: Final = 2
+
+
+class NoLifetimes(ValueError):
+    """Raised for a trace that does not say how long its pods with GPUs lived."""
+
+
+class Churned(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """One seed under one strategy, over the time that is counted.
+
+    ``used_percent``: GPUs in use, mean over time. ``lost``: of the pods that ``arrived``. ``differences``: where the
+    ledger differs from a recount at the end.
+    """
+
+    strategy: str
+    seed: int
+    used_percent: float
+    arrived: int
+    lost: int
+    differences: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Cluster:
+    """What runs, and until when. Times in seconds."""
+
+    records: Records
+    ends: list[tuple[float, str, int]] = field(default_factory=list)
+    used_milli: int = 0
+    gpu_seconds: float = 0.0
+    now_s: float = 0.0
+    made: int = 0
+
+    def come(self, ask: Ask, lives_s: float) -> bool:
+        """Place a pod that lives for this time; return whether it fits."""
+        uid = f"p{self.made:07d}"
+        self.made += 1
+        if self.records.place(uid, ask) is None:
+            return False
+        self.used_milli += ask.total_milli
+        heapq.heappush(self.ends, (self.now_s + lives_s, uid, ask.total_milli))
+        return True
+
+    def pass_until(self, time_s: float) -> None:
+        """Let time pass, and pods end on the way."""
+        while self.ends and self.ends[0][0] <= time_s:
+            at_s, uid, milli = heapq.heappop(self.ends)
+            self._pass(at_s)
+            self.records.end(uid)
+            self.used_milli -= milli
+        self._pass(time_s)
+
+    def _pass(self, time_s: float) -> None:
+        self.gpu_seconds += self.used_milli * (time_s - self.now_s)
+        self.now_s = time_s
+
+
+def churn(trace: Trace, strategies: Strategies, *, seed: int, load_percent: int, arrivals: int) -> Churned:
+    """Let this number of pods arrive on a full cluster. Raises NoLifetimes."""
+    lived = [pod for pod in trace.pods if pod.lived_s]
+    milli_seconds = sum(pod.ask.total_milli * (pod.lived_s or 0) for pod in lived)
+    if not milli_seconds:
+        raise NoLifetimes("the trace does not say how long its pods with GPUs lived (creation_time, deletion_time)")
+    rng = random.Random(seed)
+    ranks = list(range(len(trace.nodes)))
+    rng.shuffle(ranks)
+    cluster = _Cluster(Records(trace.nodes, ranks, gpu_strategy=strategies.gpu, cpu_strategy=strategies.cpu))
+    if cluster.records.cluster.settings.uses_prices:
+        cluster.records.cluster.note_prices(known_prices(trace))
+    _fill(cluster, lived, rng, load_percent * trace.capacity_milli // 100)
+    per_s = load_percent / 100 * trace.capacity_milli * len(lived) / milli_seconds
+    counted_from = arrivals // _BEFORE
+    lost, began_s = 0, 0.0
+    for number in range(arrivals):
+        if number == counted_from:
+            lost, began_s, cluster.gpu_seconds = 0, cluster.now_s, 0.0
+        cluster.pass_until(cluster.now_s + rng.expovariate(per_s))
+        pod = rng.choice(lived)
+        lost += not cluster.come(pod.ask, float(pod.lived_s or 0))
+    return Churned(
+        strategy=str(strategies),
+        seed=seed,
+        used_percent=100 * cluster.gpu_seconds / (trace.capacity_milli * (cluster.now_s - began_s)),
+        arrived=arrivals - counted_from,
+        lost=lost,
+        differences=tuple(cluster.records.validate()),
+    )
+
+
+def _fill(cluster: _Cluster, lived: list[TracePod], rng: random.Random, asked_milli: int) -> None:
+    """Bring pods until they ask this much, each with the rest of its life before it."""
+    weights = [pod.lived_s or 0 for pod in lived]
+    asked = 0
+    while asked < asked_milli:
+        (pod,) = rng.choices(lived, weights)
+        asked += pod.ask.total_milli
+        cluster.come(pod.ask, rng.random() * (pod.lived_s or 0))

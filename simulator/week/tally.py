@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from scheduler.core.report.state import QueueState
-from simulator.week.arrivals import HOUR_S, Job
+from simulator.week.jobs import HOUR_S, Job
 
 _NANO_PER_MILLI: Final = 1_000_000
 _E4: Final = 10_000

@@ -24,10 +24,10 @@ from kube.client.api import Api
 from kube.client.resources import BIND_REQUESTS, NODES, PODS, Resource
 from kube.client.retry import Retry
 from kube.events import EventRecorder
-from kube.memory.server import MemoryApiServer
-from kube.memory.transport import MemoryTransport
-from kube.memory.types import NVIDIA
-from simulator.virtualtime import VirtualClock
+from simulator.apiserver.server import MemoryApiServer
+from simulator.apiserver.transport import MemoryTransport
+from simulator.apiserver.types import NVIDIA
+from simulator.clock import VirtualClock
 from wire import names
 from wire.core import ObjectMeta, Pod
 from wire.crds.bindrequest import BindRequest

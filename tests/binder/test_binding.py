@@ -10,8 +10,8 @@ import pytest
 from gpu import grant as grants
 from gpu.grant import DeviceGrant
 from kube.client.resources import BIND_REQUESTS, EVENTS, PODS
-from kube.memory.calls import Call
-from kube.memory.faults import NOTHING, Fault
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import NOTHING, Fault
 from tests.binder.cluster import BINDER, HALF, KUBELET, TEAM, cluster
 from wire import names
 

@@ -10,8 +10,8 @@ import pytest
 from gpu.container_devices import Cdi
 from kube.client.errors import NotFound
 from kube.client.resources import CONFIG_MAPS, PODS
-from kube.memory.calls import Call
-from kube.memory.faults import NOTHING, Fault
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import NOTHING, Fault
 from tests.binder.cluster import BINDER, TEAM, Cluster, cluster
 from wire import names
 from wire.core import ConfigMap, OwnerReference, Pod

@@ -11,8 +11,8 @@ from gpu.book import Entry, Tenant
 from gpu.reservation import Reservation
 from kube import books
 from kube.client.resources import EVENTS
-from kube.memory.calls import Call
-from kube.memory.faults import Fault
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import Fault
 from tests.binder.cluster import BINDER, HALF, RESERVATIONS, TEAM, Cluster, cluster
 from wire import names
 

@@ -18,8 +18,8 @@ from gpu.reservation import Reservation
 from kube import binding, books
 from kube.binding import Accepted, Identity, NotAccepted
 from kube.client.resources import EVENTS, NODES, PODS
-from kube.memory.calls import Call
-from kube.memory.faults import Fault
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import Fault
 from tests.binder.cluster import BINDER, HALF, RESERVATIONS, TEAM, Cluster, cluster
 from wire import names
 from wire.core import Pod

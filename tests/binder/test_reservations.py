@@ -16,10 +16,10 @@ from gpu.translation import Cards, Translation
 from kube import books
 from kube.client.errors import NotFound
 from kube.client.resources import EVENTS, NODES, PODS
-from kube.memory.calls import Call
-from kube.memory.faults import NOTHING, Fault
 from scheduler.core.filters.taints import tolerates
 from sharing.entries import LONGEST_SILENCE_S
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import NOTHING, Fault
 from tests.binder.cluster import BINDER, HALF, RESERVATIONS, TEAM, Cluster, cluster
 from wire import names
 from wire.core import Taint

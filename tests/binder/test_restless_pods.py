@@ -9,8 +9,8 @@ from itertools import count
 import anyio
 
 from kube.client.resources import PODS
-from kube.memory.calls import Call
-from kube.memory.faults import Fault
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import Fault
 from tests.binder.cluster import BINDER, TEAM, Cluster, cluster
 
 #: Shorter than what lies between a read and the Binding that rests on it: four calls of 10 ms.

@@ -18,8 +18,8 @@ from kube.client.api import Api
 from kube.client.clock import SystemClock
 from kube.client.resources import EVENTS, NODES, POD_GROUPS, PODS, QUEUES
 from kube.client.retry import Retry
-from kube.memory.server import MemoryApiServer
 from scheduler.core.report.node_view import DeviceView, Kind
+from simulator.apiserver.server import MemoryApiServer
 from tests.browser.conftest import Faults
 from tests.ui.page.reviews import RIGHTS, USERS, Reviewer
 from tests.ui.page.serving import Served, served

@@ -17,9 +17,9 @@ from kube.client import errors
 from kube.client.api import Api
 from kube.client.resources import NODES, PODS
 from kube.client.retry import Retry
-from kube.memory.server import MemoryApiServer
 from runtime.text import BadInput
-from simulator.virtualtime import VirtualClock
+from simulator.apiserver.server import MemoryApiServer
+from simulator.clock import VirtualClock
 
 GONE, KEPT = "volcano.sh/vgpu-number", "aliyun.com/gpu-mem"
 

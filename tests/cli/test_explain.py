@@ -15,12 +15,12 @@ from cli.completion import suggested
 from cli.main import main
 from kube.client.errors import Forbidden
 from kube.client.resources import CONFIG_MAPS, QUEUES
-from kube.memory.calls import Call
-from kube.memory.faults import Fault
 from scheduler.core.model.preemption import Action, Intent, Place, Victim
 from scheduler.core.model.settings import Settings
 from scheduler.core.preemption.nomination_record import Record, written
 from scheduler.settings import SchedulerSettings
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import Fault
 from simulator.world import World, WorldSettings
 from tests.conftest import AnyioBackend
 from tests.scheduler import stage

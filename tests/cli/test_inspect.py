@@ -19,11 +19,11 @@ from cli.main import main, plugin_parser
 from kube.client.clock import SystemClock
 from kube.client.errors import Forbidden
 from kube.client.resources import GPU_NODES, NAMESPACES, NODES, POD_GROUPS, PODS, QUEUES
-from kube.memory.calls import Call
-from kube.memory.faults import Fault
-from kube.memory.types import MOORAGE
 from runtime.text import BadInput
-from simulator.seeding import SERVICE_ACCOUNTS
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import Fault
+from simulator.apiserver.types import MOORAGE
+from simulator.installation import SERVICE_ACCOUNTS
 from simulator.world import World
 from tests.conftest import AnyioBackend
 from tests.scheduler import stage

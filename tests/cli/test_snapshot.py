@@ -12,13 +12,13 @@ from cli.snapshots import command, file
 from cli.snapshots.anonymous import anonymized
 from cli.snapshots.cluster import cluster_of
 from kube.client.resources import CONFIG_MAPS, PODS, QUEUES
-from kube.memory.calls import Call
-from kube.memory.faults import Fault
 from scheduler.app import Scheduler
 from scheduler.core.model.settings import Settings
 from scheduler.core.preemption import eviction_history, nomination_record
 from scheduler.core.preemption.eviction_history import WHOLE, Counts, Hour, Piece, Taken
 from scheduler.settings import SchedulerSettings
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import Fault
 from simulator.world import WorldSettings
 from tests.conftest import AnyioBackend
 from tests.scheduler import stage

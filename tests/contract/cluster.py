@@ -9,8 +9,8 @@ import anyio
 import msgspec
 
 from kube.client.transport import Transport
-from kube.memory.server import MemoryApiServer
-from kube.memory.types import custom
+from simulator.apiserver.server import MemoryApiServer
+from simulator.apiserver.types import custom
 
 MERGE = "application/merge-patch+json"
 JSON = "application/json-patch+json"

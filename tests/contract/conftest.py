@@ -17,7 +17,7 @@ import pytest
 from kube.client.clock import SystemClock
 from kube.client.config import plain
 from kube.client.http import HttpTransport
-from kube.memory.server import MemoryApiServer
+from simulator.apiserver.server import MemoryApiServer
 from tests.contract.cluster import WIDGETS, WIDGETS_CRD, Cluster
 from tools.cluster.plane import ControlPlane
 

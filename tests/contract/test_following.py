@@ -29,14 +29,14 @@ from kube.client.http import HttpTransport
 from kube.client.resources import PODS
 from kube.client.retry import Retry
 from kube.client.transport import Transport
-from kube.memory.calls import Call
-from kube.memory.faults import Fault
 from kube.watch.reflector import Reflector, ReflectorSettings, Sink
 from kube.watch.signal import Signal
 from scheduler.core.cluster import Cluster as SchedulerCluster
 from scheduler.core.model.settings import Settings
 from scheduler.watch.cache import Cache
 from scheduler.watch.sinks import PodSink
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import Fault
 from tests.contract.cluster import Cluster, pod
 from tests.contract.conftest import NewCluster
 from tools.faultyproxy import Deck, FaultyProxy, Kind, catalogue

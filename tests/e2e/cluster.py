@@ -21,11 +21,11 @@ from kube.client.api import Api
 from kube.client.clock import SystemClock
 from kube.client.http import HttpTransport
 from kube.client.retry import Retry
-from simulator import shape
-from simulator.nodeset import NodeSet
-from simulator.podtokens import PodTokens
-from simulator.settings import KubeletSettings
-from simulator.witness import Refused, Witness
+from simulator.nodes import shape
+from simulator.nodes.api_access import PodTokens
+from simulator.nodes.ground_truth import Refused, Witness
+from simulator.nodes.node_set import NodeSet
+from simulator.nodes.shape import KubeletSettings
 from tests.pauses import pause_s
 from tools.cluster.plane import ControlPlane
 from wire import names

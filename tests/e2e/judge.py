@@ -1,4 +1,4 @@
-"""The checker of the simulations (simulator/invariants.py) on the real API server."""
+"""The checker of the simulations (simulator/checks/checker.py) on the real API server."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import anyio
 
 from kube.client import config
 from kube.client.http import HttpTransport
-from simulator.invariants import SHOWN, Checker
-from simulator.observer import Observer
+from simulator.checks.checker import SHOWN, Checker
+from simulator.checks.observer import Observer
 from tests.e2e.cluster import Scene
 from tools.cluster.plane import ControlPlane
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from kubernetes_asyncio import client
 
-from simulator import environment
+from simulator.nodes import containers
 from tests.e2e.cluster import Pod, pod
 from tests.e2e.conftest import SetScene
 from wire import core, names
@@ -116,7 +116,7 @@ async def test_apps_and_tools_of_each_system_read_what_their_own_scheduler_write
 def _variables(found: Pod) -> dict[str, str]:
     """What the container's env is beside KAI's three variables, as kubelet makes it."""
     read = msgspec.convert(found, core.Pod)
-    made = environment.resolve(read, read.spec.containers[0], sources={}, assigned=(), image={})
+    made = containers.resolve(read, read.spec.containers[0], sources={}, assigned=(), image={})
     assert isinstance(made, dict)
     kais = {names.ENV_VISIBLE_DEVICES, names.ENV_NUM_OF_GPUS, names.ENV_GPU_PORTION}
     return {name: value for name, value in made.items() if name not in kais}

@@ -21,7 +21,7 @@ import yaml
 from kubernetes_asyncio import client
 
 from cli.main import main
-from simulator.settings import ReservationFault
+from simulator.nodes.shape import ReservationFault
 from tests.docs.test_migrating import PAGES, STEPS_OF_KAI, Shown, shown
 from tests.e2e.cluster import PATIENCE_S, Pod, Scene, eventually, scene
 from tests.e2e.release import COMPONENTS, Release

@@ -35,7 +35,7 @@ from scheduler.core.queues.use_over_time import UsePeriod
 from scheduler.preemption.nomination_record import RoomRecord, Wrote
 from scheduler.watch.cache import Cache
 from scheduler.watch.secondary import budgets
-from simulator.reporting import Reporter
+from simulator.nodes.api_access import Reporter
 from tests.e2e.cluster import PATIENCE_S, Pod, Scene, eventually, pod, share
 from tests.e2e.conftest import SetScene
 from tests.e2e.crowd import Crowd

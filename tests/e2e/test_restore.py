@@ -18,7 +18,7 @@ import anyio
 import pytest
 from kubernetes_asyncio import client
 
-from simulator.witness import Record, Started, Stopped
+from simulator.nodes.ground_truth import Record, Started, Stopped
 from tests.e2e import restoring
 from tests.e2e.cluster import PATIENCE_S, Pod, Scene, eventually, scene, share
 from tools.cluster.deployment import ADMISSION, BINDER, SCHEDULER, Deployment, Options

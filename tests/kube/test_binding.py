@@ -17,10 +17,10 @@ from kube.client.api import Api
 from kube.client.errors import Conflict
 from kube.client.resources import PODS
 from kube.client.retry import Retry
-from kube.memory.calls import Call
-from kube.memory.faults import NOTHING, Fault, once
-from kube.memory.server import MemoryApiServer
-from simulator.virtualtime import VirtualClock
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import NOTHING, Fault, once
+from simulator.apiserver.server import MemoryApiServer
+from simulator.clock import VirtualClock
 from tests.conftest import AnyioBackend
 from wire.core import Pod
 

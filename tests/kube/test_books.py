@@ -29,10 +29,10 @@ from kube.client.errors import (
 )
 from kube.client.resources import PODS
 from kube.client.retry import Retry
-from kube.memory.calls import Call
-from kube.memory.faults import NOTHING, Fault
-from kube.memory.server import MemoryApiServer
-from simulator.virtualtime import VirtualClock
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import NOTHING, Fault
+from simulator.apiserver.server import MemoryApiServer
+from simulator.clock import VirtualClock
 from tests.conftest import AnyioBackend
 from wire import names
 from wire.core import Status

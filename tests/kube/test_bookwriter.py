@@ -20,11 +20,11 @@ from kube.books import BookWriter, NotHeld, NotJoinable
 from kube.client.api import Api
 from kube.client.resources import NAMESPACES, PODS, Resource
 from kube.client.retry import Retry
-from kube.memory.calls import Call
-from kube.memory.faults import NOTHING, Fault, once
-from kube.memory.server import MemoryApiServer
-from simulator.seeding import SERVICE_ACCOUNTS
-from simulator.virtualtime import VirtualClock
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import NOTHING, Fault, once
+from simulator.apiserver.server import MemoryApiServer
+from simulator.clock import VirtualClock
+from simulator.installation import SERVICE_ACCOUNTS
 from tests.conftest import AnyioBackend
 from tests.scheduler.stage import is_call
 from wire import names

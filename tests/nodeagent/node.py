@@ -17,9 +17,6 @@ from kube.client.api import Api
 from kube.client.resources import GPU_NODES, NODES, PODS
 from kube.client.retry import Retry
 from kube.events import EventRecorder
-from kube.memory.calls import AuditEntry
-from kube.memory.server import MemoryApiServer
-from kube.memory.types import MOORAGE
 from nodeagent.app import Agent, AgentSettings, Plugin
 from nodeagent.core.devices import Card, Machine
 from nodeagent.core.report.devices import Outcome
@@ -29,7 +26,10 @@ from nodeagent.kubeletapi.client import Life, Unanswered
 from nodeagent.kubeletapi.podresources import Devices, PodDevices
 from nodeagent.report.devices import Observer
 from reservation.device import Device, Unreadable
-from simulator.virtualtime import VirtualClock
+from simulator.apiserver.calls import AuditEntry
+from simulator.apiserver.server import MemoryApiServer
+from simulator.apiserver.types import MOORAGE
+from simulator.clock import VirtualClock
 from wire import names
 from wire.core import Pod
 from wire.crds.gpunode import GpuNode

@@ -16,15 +16,15 @@ from kube.client.api import Api
 from kube.client.resources import EVENTS, POD_GROUPS, PODS, Resource
 from kube.client.retry import Retry
 from kube.events import EventRecorder
-from kube.memory.calls import Call
-from kube.memory.server import MemoryApiServer
-from kube.memory.transport import MemoryTransport
-from kube.memory.types import ResourceType, custom
 from podgrouper.app import Workloads
 from podgrouper.read.discovery import Object
 from podgrouper.settings import WorkloadSettings
 from podgrouper.telemetry.observer import Observer
-from simulator.virtualtime import VirtualClock
+from simulator.apiserver.calls import Call
+from simulator.apiserver.server import MemoryApiServer
+from simulator.apiserver.transport import MemoryTransport
+from simulator.apiserver.types import ResourceType, custom
+from simulator.clock import VirtualClock
 from tests.podgrouper.objects import NAMESPACE
 from wire import names
 from wire.core import Binding, ObjectMeta, ObjectReference, Pod

@@ -9,8 +9,8 @@ import anyio
 import pytest
 
 from kube.client.resources import POD_GROUPS, PODS
-from kube.memory.calls import Call
-from kube.memory.faults import Fault, once
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import Fault, once
 from tests.podgrouper.cluster import LEAST, USER, Cluster, cluster, is_read_of, is_write_of
 from tests.podgrouper.objects import NAMESPACE, obj, pod
 from wire import names

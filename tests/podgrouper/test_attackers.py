@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from kube.client.resources import PODS
-from kube.memory.calls import Call
-from kube.memory.faults import Fault
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import Fault
 from tests.podgrouper.cluster import LEAST, USER, Cluster, cluster, is_read_of
 from tests.podgrouper.objects import NAMESPACE, obj, pod, reference
 from wire import names

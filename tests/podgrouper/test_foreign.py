@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kube.client.resources import JOBS, POD_GROUPS, PODS
-from kube.memory.faults import Fault, once
-from kube.memory.types import custom
+from simulator.apiserver.faults import Fault, once
+from simulator.apiserver.types import custom
 from tests.podgrouper.cluster import USER, Cluster, cluster, is_read_of
 from tests.podgrouper.core.foreign.objects import BY_COSCHEDULING, BY_SIGS, BY_VOLCANO, of_koordinator, pod_group
 from tests.podgrouper.objects import NAMESPACE, obj, pod

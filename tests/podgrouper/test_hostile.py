@@ -13,8 +13,8 @@ import pytest
 
 from kube.client import errors
 from kube.client.resources import POD_GROUPS, PODS
-from kube.memory.calls import Call
-from kube.memory.faults import Fault, sometimes
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import Fault, sometimes
 from tests.podgrouper.cluster import LEAST, USER, Cluster, Replica, cluster
 from tests.podgrouper.objects import NAMESPACE, obj, pod
 from wire import names

@@ -16,10 +16,10 @@ from kube.client.api import Api
 from kube.client.resources import EVENTS, LEASES, PODS
 from kube.client.retry import Retry
 from kube.events import EventRecorder
-from kube.memory.faults import Fault
-from kube.memory.server import MemoryApiServer
 from runtime.kai_beside import ELSEWHERE_EVERY, EVERY_S, BesideKai, IfKaiStarts
-from simulator.virtualtime import VirtualClock
+from simulator.apiserver.faults import Fault
+from simulator.apiserver.server import MemoryApiServer
+from simulator.clock import VirtualClock
 from tests.conftest import AnyioBackend
 from tests.runtime.test_livekai import _ACCOUNTS, BINDER, IMAGE, lease, make
 from wire import names

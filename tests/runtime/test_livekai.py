@@ -11,9 +11,9 @@ import pytest
 from kube.client.api import Api
 from kube.client.resources import LEASES, PODS, Resource
 from kube.client.retry import Retry
-from kube.memory.server import MemoryApiServer
 from runtime.kai_beside import POD_GROUPER, Found, Lookout, look_for_kai, sentence
-from simulator.virtualtime import VirtualClock
+from simulator.apiserver.server import MemoryApiServer
+from simulator.clock import VirtualClock
 from tests.conftest import AnyioBackend
 from wire.core import Namespace
 

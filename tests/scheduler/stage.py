@@ -14,12 +14,12 @@ import msgspec
 from kube.client.api import Api
 from kube.client.resources import NODES, POD_GROUPS, PODS
 from kube.client.retry import Retry
-from kube.memory.calls import AuditEntry, Call
-from simulator import shape
-from simulator.parts import PRODUCT, Parts
-from simulator.shape import NodeShape
-from simulator.violations import SOUND
-from simulator.virtualtime import VirtualClock
+from simulator.apiserver.calls import AuditEntry, Call
+from simulator.checks.violations import SOUND
+from simulator.clock import VirtualClock
+from simulator.components import PRODUCT, Parts
+from simulator.nodes import shape
+from simulator.nodes.shape import NodeShape
 from simulator.world import World, WorldSettings
 from wire import names
 

@@ -7,7 +7,7 @@ from gpu.book import Entry, Tenant
 from gpu.reservation import Reservation
 from kube import books
 from kube.client.resources import POD_GROUPS, PODS
-from kube.memory.faults import Fault, once
+from simulator.apiserver.faults import Fault, once
 from simulator.world import World
 from tests.scheduler import stage
 from tests.scheduler.stage import bound, create, create_gang, is_call, settle, share

@@ -13,8 +13,8 @@ from scheduler.app import Scheduler
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Plan
 from scheduler.cycle import MOST_S, TIMES, BatchingWindow
-from simulator.parts import Parts
-from simulator.virtualtime import VirtualTimeLoop
+from simulator.clock import VirtualTimeLoop
+from simulator.components import Parts
 from tests.conftest import AnyioBackend
 from tests.scheduler.stage import create, phases, pod, settle, stage
 

@@ -12,8 +12,8 @@ import anyio
 import pytest
 
 from kube.lead.lease import LeaseSettings
-from kube.memory.calls import Call
-from simulator.component import Component
+from simulator.apiserver.calls import Call
+from simulator.replicas import Component
 from simulator.world import World, WorldSettings
 from tests.scheduler.stage import bound, create, create_gang, find, phases, pod, share, stage
 from tests.whole import IS_WHOLE, seeds
@@ -25,7 +25,7 @@ LEASE = LeaseSettings()
 CLEAN_S = 2.0
 #: As long as a process may take to end when it has lost its lease and can run again (docs/replicas.md).
 ENDS_WITHIN_S = 5.0
-#: What ended is started again after a second (simulator/component.py).
+#: What ended is started again after a second (simulator/replicas.py).
 RESTART_S = 1.0
 #: A pod is refused by its machine where two schedulers gave it the same whole GPU (protocol.md, Whole GPUs).
 CLASHED = "UnexpectedAdmissionError"

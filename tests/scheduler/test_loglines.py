@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 
 from kube.client.resources import PODS
-from kube.memory.faults import Fault
 from kube.telemetry.logevents import EVENT, FIELDS, LogEvent
+from simulator.apiserver.faults import Fault
 from tests.scheduler import stage
 from tests.scheduler.stage import TEAM, create, find, is_call, pod, settle, share
 from wire import names

@@ -11,7 +11,7 @@ from kube.client.resources import NODES
 from kube.events import EventRecorder
 from scheduler.app import Scheduler
 from scheduler.core.cluster import Cluster
-from simulator.parts import Parts
+from simulator.components import Parts
 from tests.scheduler.core.stories.test_adding_a_filter import MOST, NOISE, WITH_QUIET
 from tests.scheduler.stage import bound, create, pod, settle, stage, waits_because
 

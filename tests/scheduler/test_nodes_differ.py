@@ -10,7 +10,7 @@ from admission.settings import Choices
 from admission.settings import Settings as AdmissionSettings
 from gpu.dialects import settings_file
 from gpu.dialects.settings import DialectSettings
-from simulator.shape import NodeShape
+from simulator.nodes.shape import NodeShape
 from simulator.world import World, WorldSettings
 from tests.scheduler import stage
 from tests.scheduler.stage import create, find, phases, pod, settle

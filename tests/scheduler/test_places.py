@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kube.client.resources import KUEUE_TOPOLOGIES, NODES, POD_GROUPS, TOPOLOGIES
-from kube.memory.types import custom
+from simulator.apiserver.types import custom
 from simulator.world import World
 from tests.scheduler.stage import TEAM, bound, create, create_gang, find, pod, settle, stage, waits_because
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kube.client.resources import BIND_REQUESTS, NODES, PODS
-from kube.memory.calls import Call
-from kube.memory.faults import Fault
-from simulator.settings import KubeletSettings
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import Fault
+from simulator.nodes.shape import KubeletSettings
 from simulator.world import WorldSettings
 from tests.scheduler import stage
 from tests.scheduler.stage import bound, cordon, create, is_call, pod, settle, share, waits_because

@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from kube.client.resources import JOBS
-from kube.memory.calls import Call
-from kube.memory.faults import Fault
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import Fault
 from simulator.world import World
 from tests.scheduler.stage import TEAM, bound, create, create_gang, pod, settle, share, stage, waits_because
 

@@ -10,11 +10,12 @@ from typing import Final
 import anyio
 import msgspec
 
-from simulator import facts, shape
-from simulator.facts import PodFacts
-from simulator.invariants import BIND_REQUESTS
-from simulator.violations import SOUND
-from simulator.virtualtime import VirtualClock, VirtualTimeLoop
+from simulator.checks import facts
+from simulator.checks.checker import BIND_REQUESTS
+from simulator.checks.facts import PodFacts
+from simulator.checks.violations import SOUND
+from simulator.clock import VirtualClock, VirtualTimeLoop
+from simulator.nodes import shape
 from simulator.world import World, WorldSettings
 from tests.scheduler import stage
 from tests.simulation.scenarios import RUNS, WAITS, Scenario

@@ -20,13 +20,13 @@ from gpu.dialects.settings import DialectSettings
 from gpu.translate import combine
 from gpu.translation import Translation
 from kube.client.resources import PODS
-from simulator import environment
-from simulator.devices import Device
-from simulator.kubelet import Kubelet
-from simulator.shape import NodeShape
-from simulator.violations import SOUND
-from simulator.virtualtime import VirtualClock, VirtualTimeLoop
-from simulator.witness import Started
+from simulator.checks.violations import SOUND
+from simulator.clock import VirtualClock, VirtualTimeLoop
+from simulator.nodes import containers
+from simulator.nodes.device_manager import Device
+from simulator.nodes.ground_truth import Started
+from simulator.nodes.kubelet import Kubelet
+from simulator.nodes.shape import NodeShape
 from simulator.world import World, WorldSettings
 from tests.gpu.dialects.everyrow import Case, every_row
 from tests.scheduler import stage
@@ -148,10 +148,10 @@ async def _seen(world: World) -> Seen:
 async def _environments(pod: Pod, node: Kubelet) -> dict[str, Mapping[str, str]]:
     """By container name, as the node's kubelet makes them."""
     found: dict[str, Mapping[str, str]] = {}
-    for _, container in environment.containers_of(pod):
+    for _, container in containers.containers_of(pod):
         sources, assigned = await node.sources(pod, container), node.assigned(pod.metadata.uid, container.name)
-        env = environment.resolve(pod, container, sources=sources, assigned=assigned, image=node.image_env())
-        assert not isinstance(env, environment.MissingSource)
+        env = containers.resolve(pod, container, sources=sources, assigned=assigned, image=node.image_env())
+        assert not isinstance(env, containers.MissingSource)
         found[container.name] = env
     return found
 

@@ -22,11 +22,11 @@ from kube.client import errors
 from kube.client.api import Api
 from kube.client.resources import BIND_REQUESTS, PODS
 from kube.client.retry import Retry
-from kube.memory.calls import Call
-from kube.memory.faults import Fault
-from simulator.process import RUN_S
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import Fault
+from simulator.nodes.containers import RUN_S
+from simulator.nodes.shape import NO_FAULT, ReservationFault
 from simulator.replicas import BINDER
-from simulator.settings import NO_FAULT, ReservationFault
 from simulator.world import World, WorldSettings
 from tests.scheduler.stage import TEAM, create, create_gang, pod, share
 from wire import names

@@ -12,10 +12,9 @@ import anyio
 import msgspec
 from typing_extensions import override
 
-from kube.memory.calls import Call
-from kube.memory.faults import Fault
-from simulator.component import Component
-from simulator.replicas import BINDER, SCHEDULER
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import Fault
+from simulator.replicas import BINDER, SCHEDULER, Component
 from simulator.world import World
 
 #: Whose writes are struck; the reservation processes' identity patch is a step of the protocol, too.

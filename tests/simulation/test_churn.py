@@ -19,12 +19,12 @@ import pytest
 from binder.app import Binder
 from kube.client.api import Api
 from kube.client.resources import PODS
-from kube.memory.transport import MemoryTransport
 from scheduler.app import Scheduler
-from simulator import shape
-from simulator.parts import Parts
+from simulator.apiserver.transport import MemoryTransport
+from simulator.clock import VirtualClock
+from simulator.components import Parts
+from simulator.nodes import shape
 from simulator.replicas import SCHEDULER
-from simulator.virtualtime import VirtualClock
 from simulator.world import World, WorldSettings
 from tests.conftest import AnyioBackend
 from tests.scheduler.stage import TEAM, create, pod, share

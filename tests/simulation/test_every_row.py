@@ -2,7 +2,7 @@
 
 The third way that all rows are read, behind the offline translation (tests/gpu/dialects) and admission on the real API
 server (tests/cluster/test_dialects.py): the real admission, scheduler, binder and reservations on simulated machines.
-What is seen is counted by the checker's own arithmetic (simulator/recorded.py).
+What is seen is counted by the checker's own arithmetic (simulator/checks/shares.py).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any, Final
 import pytest
 
 from gpu.request import ContainerKind, ContainerRef, ContainerRequest, FractionAsk, MemoryAsk, MigAsk, WholeAsk
-from simulator import facts
-from simulator.recorded import Part, Placed
+from simulator.checks import facts
+from simulator.checks.shares import Part, Placed
 from tests.simulation.rowsplayed import Asking, Seen, asking_rows, play
 from wire import names
 

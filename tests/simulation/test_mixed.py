@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from simulator.shape import parse
+from simulator.nodes.shape import parse
 from verification.hostile.actions import CreatePod
 from verification.hostile.mixed import PODS, PROMISED, SHAPES, mixed
 from verification.hostile.run import Outcome, run

@@ -19,13 +19,13 @@ import pytest
 
 from kube.client import errors
 from kube.client.resources import PODS
-from kube.memory.calls import Call
-from kube.memory.faults import Fault
 from scheduler.settings import SchedulerSettings
-from simulator import shape
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import Fault
+from simulator.clock import VirtualClock, VirtualTimeLoop
+from simulator.nodes import shape
+from simulator.nodes.shape import ReservationFault
 from simulator.replicas import is_ours
-from simulator.settings import ReservationFault
-from simulator.virtualtime import VirtualClock, VirtualTimeLoop
 from simulator.world import World, WorldSettings
 from tests.whole import IS_WHOLE
 from verification.hostile.actions import CreatePod

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from kube.memory.calls import Call
+from simulator.apiserver.calls import Call
 from simulator.world import World
 from verification.hostile.actions import (
     Action,

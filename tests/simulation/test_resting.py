@@ -17,9 +17,8 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.decide.allowance import LIMITS, Limits
 from scheduler.core.model.plan import Plan
 from scheduler.core.model.settings import Settings
-from simulator.parts import Parts
-from simulator.settling.rest import settle
-from simulator.settling.shell import Shell
+from simulator.components import Parts
+from simulator.offline.shell import Shell, settle
 from tests.simulation.test_snapshots import Stored
 from tests.whole import IS_WHOLE
 from verification.hostile.run import run

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from gpu.dialects.settings import DialectSettings, ReplicasSettings
-from simulator import shape
+from simulator.nodes import shape
 from tests.whole import IS_WHOLE
 from verification.hostile.actions import Action, CreatePod, DeletePod
 from verification.hostile.faults import drawing

@@ -19,7 +19,6 @@ from cli.snapshots.cluster import cluster_of
 from cli.snapshots.fields import kept
 from cli.snapshots.file import KIND, PLURALS, VERSION, Saved
 from kube.client import resources
-from kube.memory.types import ResourceType
 from scheduler.app import Scheduler
 from scheduler.core.assumed.attempts import NONE_YET
 from scheduler.core.cluster import Cluster
@@ -32,7 +31,8 @@ from scheduler.core.model.settings import Settings
 from scheduler.core.preemption import eviction_history, nomination_record
 from scheduler.core.preemption.eviction_history import Hour, piece_names, waits_of
 from scheduler.core.preemption.nomination_record import Record
-from simulator.parts import Parts
+from simulator.apiserver.types import ResourceType
+from simulator.components import Parts
 from simulator.world import World
 from tests.whole import IS_WHOLE
 from verification.hostile.run import run

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kube.memory.calls import Call
+from simulator.apiserver.calls import Call
 from simulator.world import World
 from tests.simulation.test_queues import LABEL, queue
 from verification.hostile.actions import Action, CreatePod, CreatePodGroup

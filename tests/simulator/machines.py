@@ -17,13 +17,12 @@ from kube.client.api import Api
 from kube.client.clock import Clock
 from kube.client.resources import PODS, Resource
 from kube.client.retry import Retry
-from kube.memory.server import MemoryApiServer
-from simulator import shape
-from simulator.nodeset import NodeSet
-from simulator.settings import KubeletSettings
-from simulator.shape import NodeShape
-from simulator.virtualtime import VirtualClock
-from simulator.witness import Started
+from simulator.apiserver.server import MemoryApiServer
+from simulator.clock import VirtualClock
+from simulator.nodes import shape
+from simulator.nodes.ground_truth import Started
+from simulator.nodes.node_set import NodeSet
+from simulator.nodes.shape import KubeletSettings, NodeShape
 from wire import names
 from wire.core import ObjectMeta, Pod
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from simulator.checks.writes import Write
-from simulator.devices import Device
-from simulator.invariants import PODS, Checker
-from simulator.violations import SOUND
-from simulator.witness import Freed, Held, Started, Stopped
+from simulator.checks.checker import PODS, Checker
+from simulator.checks.evictions import Write
+from simulator.checks.violations import SOUND
+from simulator.nodes.device_manager import Device
+from simulator.nodes.ground_truth import Freed, Held, Started, Stopped
 
 A = Device(0, "GPU-a", 1000)
 B = Device(1, "GPU-b", 1000)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from simulator.installation import SERVICE_ACCOUNTS
 from simulator.manifests import Reader
-from simulator.seeding import SERVICE_ACCOUNTS
 
 
 def pod(name: str, account: str = "", *, field: str = "serviceAccountName", **meta: Any) -> dict[str, Any]:

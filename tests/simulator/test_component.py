@@ -12,11 +12,11 @@ import pytest
 from anyio.abc import TaskStatus
 
 from kube.client.errors import Timeout
-from kube.memory.calls import Call
-from kube.memory.server import MemoryApiServer
-from kube.memory.transport import MemoryTransport
-from simulator.component import Component
-from simulator.virtualtime import VirtualClock
+from simulator.apiserver.calls import Call
+from simulator.apiserver.server import MemoryApiServer
+from simulator.apiserver.transport import MemoryTransport
+from simulator.clock import VirtualClock
+from simulator.replicas import Component
 from tests.conftest import AnyioBackend
 
 PODS = "/api/v1/pods"

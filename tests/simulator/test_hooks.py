@@ -10,7 +10,7 @@ import pytest
 from admission.objects.review import ObjectAdmission
 from admission.review import PodAdmission
 from admission.settings import Settings
-from simulator.hooks import hooks, object_hooks
+from simulator.components import hooks, object_hooks
 from tests.admission.pods import env, half, patched, review
 from wire import names
 

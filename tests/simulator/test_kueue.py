@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from kube.client.resources import PODS
-from simulator.kueue import QUEUE, admitted
-from simulator.manifests import Reader
+from simulator.manifests import QUEUE, Reader, admitted_by_kueue
 
 TEMPLATE: dict[str, Any] = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "x"}]}}
 LABELS = {QUEUE: "team"}
@@ -71,9 +70,11 @@ def test_what_kueue_holds_back_is_taken_as_admitted_and_a_line_says_so(
     ],
 )
 def test_what_kueue_does_not_hold_back_stays_as_it_is(obj: dict[str, Any]) -> None:
-    assert admitted(obj) is obj
+    assert admitted_by_kueue(obj) is obj
 
 
 def test_other_gates_of_a_pod_stay() -> None:
-    left = admitted(pod("kueue.x-k8s.io/admission", "another.example/gate", labels=LABELS))["spec"]["schedulingGates"]
+    left = admitted_by_kueue(pod("kueue.x-k8s.io/admission", "another.example/gate", labels=LABELS))["spec"][
+        "schedulingGates"
+    ]
     assert left == [{"name": "another.example/gate"}]

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import anyio
 
-from simulator.taskorder import NumberedTask
-from simulator.virtualtime import VirtualTimeLoop
+from simulator.clock import NumberedTask, VirtualTimeLoop
 
 #: Enough that two orders by chance are never equal.
 _TASKS = 200

@@ -10,7 +10,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from simulator.virtualtime import Deadlock, VirtualClock, VirtualTimeLoop
+from simulator.clock import Deadlock, VirtualClock, VirtualTimeLoop
 from tests.conftest import AnyioBackend
 from wire.rfc3339 import rfc3339
 

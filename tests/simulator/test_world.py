@@ -14,11 +14,12 @@ import pytest
 from admission.settings import Choices, Guard
 from admission.settings import Settings as AdmissionSettings
 from kube.client.resources import PODS
-from simulator import manifests, outcome, shape
+from simulator import manifests, outcome
+from simulator.checks.violations import LIVENESS, NOT_JUDGED, SAFETY
+from simulator.clock import VirtualClock, VirtualTimeLoop
 from simulator.manifests import Manifest
-from simulator.settings import ReservationFault
-from simulator.violations import LIVENESS, NOT_JUDGED, SAFETY
-from simulator.virtualtime import VirtualClock, VirtualTimeLoop
+from simulator.nodes import shape
+from simulator.nodes.shape import ReservationFault
 from simulator.world import World, WorldSettings
 from tests.conftest import AnyioBackend
 from tests.whole import seeds

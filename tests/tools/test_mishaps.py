@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from kube.memory.faults import NOTHING, Fault
+from simulator.apiserver.faults import NOTHING, Fault
 from tools.faultyproxy import Deck, Kind, catalogue
 
 

@@ -16,14 +16,14 @@ from admission.tracing import Traced
 from binder.app import Binder
 from kube.client import errors
 from kube.client.resources import PODS
-from kube.memory.faults import Fault, once
 from kube.telemetry.tracing import Tracer
 from runtime.tracing.exporter import Exporting
 from scheduler.app import Scheduler
-from simulator import shape
-from simulator.parts import Parts
-from simulator.violations import SOUND
-from simulator.virtualtime import VirtualClock
+from simulator.apiserver.faults import Fault, once
+from simulator.checks.violations import SOUND
+from simulator.clock import VirtualClock
+from simulator.components import Parts
+from simulator.nodes import shape
 from simulator.world import World, WorldSettings
 from tests.conftest import AnyioBackend
 from tests.scheduler.stage import create, create_gang, find, is_call, phases, pod, share

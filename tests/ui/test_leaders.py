@@ -13,9 +13,9 @@ from kube.client.api import Api
 from kube.client.clock import Clock
 from kube.client.resources import LEASES
 from kube.client.retry import Retry
-from kube.memory.faults import Fault
-from kube.memory.server import MemoryApiServer
-from simulator.virtualtime import VirtualClock
+from simulator.apiserver.faults import Fault
+from simulator.apiserver.server import MemoryApiServer
+from simulator.clock import VirtualClock
 from tests.conftest import AnyioBackend
 from ui.leaders import CONFIRM_S, LEADERS, Leaders, by_server
 from wire import names

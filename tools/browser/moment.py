@@ -17,8 +17,8 @@ from kube.client.api import Api
 from kube.client.clock import SystemClock
 from kube.client.retry import Retry
 from kube.serving import serve
-from simulator import shape
-from simulator.virtualtime import VirtualClock, VirtualTimeLoop
+from simulator.clock import VirtualClock, VirtualTimeLoop
+from simulator.nodes import shape
 from ui.page.auth import Open
 from ui.page.counts import Listed, listed
 from ui.page.explanations import PageExplains

@@ -17,7 +17,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from simulator import shape
+from simulator.nodes import shape
 from tools.cluster import keeper
 from tools.cluster.state import Description, Program, State
 from tools.controlplane import ControlPlaneUnavailable, ensure

@@ -29,7 +29,11 @@ _FAILED: Final = re.compile(rb"^(?:FAILED|ERROR) (.+?)(?: - |$)", re.MULTILINE)
 _NO_TESTS: Final = 5
 #: What is tested together with others, beside the tests of its own folder: the API server in memory answers as a real
 #: one does, and admission asks every dialect.
-_TESTED_IN: Final = {"kube/memory": ("tests/contract",), "kube": ("tests/contract",), "gpu": ("tests/admission",)}
+_TESTED_IN: Final = {
+    "simulator/apiserver": ("tests/contract",),
+    "kube": ("tests/contract",),
+    "gpu": ("tests/admission",),
+}
 
 
 class End(enum.Enum):

@@ -23,9 +23,9 @@ from typing_extensions import override
 
 from kube.client.clock import Clock, SystemClock
 from kube.client.decoding import Codec, Undecoded
-from kube.memory.server import MemoryApiServer
-from kube.memory.types import ResourceType
 from runtime.text import BadInput, line
+from simulator.apiserver.server import MemoryApiServer
+from simulator.apiserver.types import ResourceType
 from ui.page.objects import Key, Objects, unapplied
 from ui.page.rows import FORM, Line
 from ui.page.values import EventLine

@@ -23,9 +23,8 @@ from kube.client.resources import NODES, POD_GROUPS, PODS, QUEUES
 from kube.client.transport import Transport
 from runtime.settings.page import NODES as NODES_OF_PLAY
 from runtime.text import BadInput
-from simulator import shape
-from simulator.settings import KubeletSettings
-from simulator.shape import NodeShape
+from simulator.nodes import shape
+from simulator.nodes.shape import KubeletSettings, NodeShape
 from simulator.world import World, WorldSettings
 from wire import names
 
@@ -99,7 +98,7 @@ def _shares(name: str, namespace: str, percent: int, life_s: float) -> Ask:
 
 
 class Play:
-    """A world, with those who use it. In virtual time (simulator/virtualtime.py) all of it follows from the seed."""
+    """A world, with those who use it. In virtual time (simulator/clock.py) all of it follows from the seed."""
 
     def __init__(self, shapes: Sequence[NodeShape], *, seed: int, clock: Clock | None = None) -> None:
         self._shapes = shapes

@@ -10,11 +10,10 @@ import anyio
 
 from kube.client import errors
 from kube.client.transport import Transport
-from simulator import observer
-from simulator.checks import telling
-from simulator.checks.counting import node as _node
-from simulator.devices import Device
-from simulator.invariants import BIND_REQUESTS, CONFIG_MAPS, NODES, PODS, WATCHED, Checker
+from simulator.checks import messages, observer
+from simulator.checks.checker import BIND_REQUESTS, CONFIG_MAPS, NODES, PODS, WATCHED, Checker
+from simulator.checks.ledgers import node as _node
+from simulator.nodes.device_manager import Device
 from verification.chaos.users import NAMESPACE, Users
 from wire import names
 
@@ -139,6 +138,6 @@ def is_settled(pod: Mapping[str, Any]) -> bool:
     return any(
         each["type"] == names.CONDITION_POD_SCHEDULED
         and each["status"] == "False"
-        and not telling.is_passing(each.get("message") or "")
+        and not messages.is_passing(each.get("message") or "")
         for each in status.get("conditions") or ()
     )

@@ -1,8 +1,8 @@
 """What was seen of a run while it went on, in files, and the whole of it in the order of time afterwards.
 
 Three sources: versions of API objects as a watch of our own shows them, records of the simulated machines
-(simulator/recording.py), and the API server's audit log. The first two carry the machine's monotonic clock, the last
-one the wall clock. A watch that was lost while the API server was away shows what is there when it is back.
+(simulator/nodes/ground_truth.py), and the API server's audit log. The first two carry the machine's monotonic clock,
+the last one the wall clock. A watch that was lost while the API server was away shows what is there when it is back.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import IO, Any, Final, Self
 import anyio
 import msgspec
 
-from simulator import recording
-from simulator.checks.writes import Write
-from simulator.witness import Freed, Held, Record, Started, Stopped
+from simulator.checks.evictions import Write
+from simulator.nodes import ground_truth
+from simulator.nodes.ground_truth import Freed, Held, Record, Started, Stopped
 from wire import names
 
 #: Writes of everybody, when they are answered.
@@ -51,7 +51,7 @@ _decode_seen: Final = msgspec.json.Decoder(Seen).decode
 
 
 class Journal:
-    """Takes what observers (simulator/observer.py) see and writes it down; a context manager."""
+    """Takes what observers (simulator/checks/observer.py) see and writes it down; a context manager."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -87,7 +87,7 @@ def in_order(
     journal: Journal, records: Iterable[Path], audit_log: Path, *, monotonic_minus_wall_s: float
 ) -> Iterator[Moment]:
     """Yield everything that is known of a run by its time. What the audit log lost with a killed server is missing."""
-    streams: list[Iterator[Moment]] = [journal.read(), *map(recording.read, records)]
+    streams: list[Iterator[Moment]] = [journal.read(), *map(ground_truth.read, records)]
     return heapq.merge(*streams, _writes(audit_log, monotonic_minus_wall_s), key=lambda moment: moment.at_s)
 
 
@@ -148,7 +148,7 @@ def close(records: Path, checkpoints: Path, *, at_s: float) -> None:
     """
     running: dict[tuple[str, str], Started] = {}
     holding: dict[str, Held] = {}
-    for record in recording.read(records):
+    for record in ground_truth.read(records):
         match record:
             case Started():
                 running[record.pod_uid, record.container] = record
@@ -161,7 +161,7 @@ def close(records: Path, checkpoints: Path, *, at_s: float) -> None:
             case _:
                 pass
     kept = {key.partition("/")[0] for path in checkpoints.glob("*.json") for key in _checkpoint(path.read_bytes())}
-    with recording.Recording(records) as file:
+    with ground_truth.Recording(records) as file:
         for (uid, container), begun in running.items():
             file(Stopped(at_s=at_s, node=begun.node, pod_uid=uid, container=container))
         for uid, held in holding.items():

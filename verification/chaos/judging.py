@@ -1,4 +1,4 @@
-"""A whole run shown to the checker of the simulations (simulator/invariants.py), from what was written down of it."""
+"""A whole run shown to the checker of the simulations (simulator/checks/checker.py), from what was written of it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import anyio
 
-from simulator import recording
-from simulator.checks.writes import Write
-from simulator.devices import Device
-from simulator.invariants import PODS, Checker
-from simulator.witness import Refused, Started
+from simulator.checks.checker import PODS, Checker
+from simulator.checks.evictions import Write
+from simulator.nodes import ground_truth
+from simulator.nodes.device_manager import Device
+from simulator.nodes.ground_truth import Refused, Started
 from verification.chaos.journal import Journal, Moment, Seen
 from verification.chaos.users import NAMESPACE
 
@@ -38,7 +38,7 @@ class Machines:
 
 def machines(records: Iterable[Path], journal: Journal) -> Machines:
     """Read what happened on the machines."""
-    every = [record for path in records for record in recording.read(path)]
+    every = [record for path in records for record in ground_truth.read(path)]
     versions = (seen.raw for seen in journal.read() if seen.plural == PODS)
     bound = {raw["metadata"]["uid"] for raw in versions if raw["spec"].get("nodeName")}
     return Machines(

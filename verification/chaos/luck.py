@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from kube.memory.faults import NOTHING, End, Fault
+from simulator.apiserver.faults import NOTHING, End, Fault
 from tools.faultyproxy import Kind, catalogue
 
 #: How many in a thousand requests go wrong. A watch is one request, and its end the usual thing.

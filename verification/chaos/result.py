@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from simulator.violations import LIVENESS, SOUND
+from simulator.checks.violations import LIVENESS, SOUND
 
 #: What can't be judged from outside of processes on a real clock (docs/design/invariants.md).
 _TOLD: Final = tuple(f"S{number}" for number in range(1, 12))

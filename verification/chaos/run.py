@@ -30,11 +30,11 @@ from kube.client.config import Credentials
 from kube.client.http import HttpTransport
 from kube.client.resources import NAMESPACES
 from kube.client.retry import Retry
-from simulator import shape
-from simulator.devices import Device, make_devices
-from simulator.invariants import PODS, SHOWN
-from simulator.observer import Observer
-from simulator.shape import NodeShape
+from simulator.checks.checker import PODS, SHOWN
+from simulator.checks.observer import Observer
+from simulator.nodes import shape
+from simulator.nodes.device_manager import Device, make_devices
+from simulator.nodes.shape import NodeShape
 from tools.cluster.deployment import ADMISSION, BINDER, NODES, SCHEDULER, Deployment, Options
 from tools.cluster.plane import ControlPlane
 from tools.faultyproxy import FaultyProxy

@@ -15,7 +15,7 @@ import anyio
 from kube.client import errors
 from kube.client.api import Api
 from kube.client.resources import POD_GROUPS, PODS
-from simulator.shape import NodeShape
+from simulator.nodes.shape import NodeShape
 from verification.hostile.actions import CreatePod
 from wire import names
 

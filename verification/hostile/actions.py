@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from kube.client import errors
 from kube.client.resources import BIND_REQUESTS, CONFIG_MAPS, POD_GROUPS, PODS
-from simulator.process import RUN_S
+from simulator.nodes.containers import RUN_S
 from verification.hostile.acting import LOOK_S, Act, seen
 from verification.hostile.claim_actions import ClaimAction
 from verification.hostile.extended_actions import ExtendedAction
@@ -40,7 +40,7 @@ NAMESPACE: Final = "team"
 MAIN: Final = "main"
 #: The label by whose value pods keep apart.
 APART: Final = "apart"
-#: Our webhooks, as the API server names them to whom they refuse (simulator/hooks.py).
+#: Our webhooks, as the API server names them to whom they refuse (simulator/components.py).
 _WEBHOOKS: Final = ("mutate.moorage.dev", "validate.moorage.dev")
 
 Json = dict[str, Any]

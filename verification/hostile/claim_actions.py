@@ -21,8 +21,7 @@ from kube.client.resources import (
     STORAGE_CLASSES,
 )
 from kube.client.retry import Retry
-from simulator.claimcontroller import POD_CLAIM_NAME
-from simulator.devicereadiness import USER, DeviceReadiness
+from simulator.controllers.claims import DRIVER_USER, POD_CLAIM_NAME, DeviceReadiness
 from verification.hostile.acting import Act
 from wire import names
 
@@ -187,7 +186,7 @@ class WithdrawDevices(Act, frozen=True, kw_only=True, tag="withdraw-devices"):
 
 
 class RunDriver(Act, frozen=True, kw_only=True, tag="run-driver"):
-    """Run what gets devices ready (simulator/devicereadiness.py). Until ``until_s`` some fail, and some are silent."""
+    """Run what gets devices ready (simulator/controllers/claims.py). Until ``until_s`` some fail, some are silent."""
 
     until_s: float
     takes_s: float
@@ -199,7 +198,7 @@ class RunDriver(Act, frozen=True, kw_only=True, tag="run-driver"):
     async def _do(self, world: World) -> None:
         rng = random.Random(f"{self.seed}/driver")
         driver = DeviceReadiness(
-            Api(world.server.transport(USER), retry=Retry(rng)),
+            Api(world.server.transport(DRIVER_USER), retry=Retry(rng)),
             rng,
             takes_s=self.takes_s,
             fails_per_mille=self.fails_per_mille,

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from simulator.shape import NodeShape
+from simulator.nodes.shape import NodeShape
 from verification.hostile.actions import Action, CreatePod
 from verification.hostile.claim_actions import (
     ANY_CLASS,

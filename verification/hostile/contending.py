@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from simulator.shape import NodeShape
+from simulator.nodes.shape import NodeShape
 from verification.hostile.actions import Action, CreatePod, CreatePodGroup, DeletePod
 from verification.hostile.queue_actions import CreatePriorityClass, CreateQueue, DeleteQueue, EditQueue
 from verification.hostile.room_actions import CreateBudget, DeleteBudget, EditBudget

@@ -18,9 +18,9 @@ from kube.client.api import Api
 from kube.client.resources import PODS
 from scheduler.core.model.settings import Settings
 from scheduler.settings import SchedulerSettings
-from simulator import shape
-from simulator.parts import PRODUCT, Parts
-from simulator.virtualtime import VirtualClock, VirtualTimeLoop
+from simulator.clock import VirtualClock, VirtualTimeLoop
+from simulator.components import PRODUCT, Parts
+from simulator.nodes import shape
 from simulator.world import World, WorldSettings
 from verification.hostile.actions import CreatePod
 from verification.hostile.metering import Budget, Meter

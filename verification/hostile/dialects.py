@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from simulator.shape import NodeShape
+from simulator.nodes.shape import NodeShape
 from verification.hostile.actions import MAIN, Action, CreatePod
 from wire import names
 

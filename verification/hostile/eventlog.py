@@ -15,10 +15,10 @@ from typing import Final
 import anyio
 from typing_extensions import override
 
-from kube.memory.calls import Call
+from simulator.apiserver.calls import Call
+from simulator.checks.violations import Violation
+from simulator.nodes.ground_truth import Held, Record, Refused, Started, Stopped
 from simulator.replicas import is_ours
-from simulator.violations import Violation
-from simulator.witness import Held, Record, Refused, Started, Stopped
 
 _READS: Final = frozenset({"get", "list", "watch"})
 #: Written beside the work: told to nobody here, and no sign of unrest.
@@ -44,7 +44,7 @@ class EventLog:
         self.lines.append((anyio.current_time(), kind, text))
 
     def answered(self, call: Call, code: int) -> None:
-        """Take a request that was carried out (kube/memory/faults.py)."""
+        """Take a request that was carried out (simulator/apiserver/faults.py)."""
         if call.verb in _READS:
             return
         place = "/".join(part for part in (call.kind.plural, call.namespace, call.name, call.subresource) if part)

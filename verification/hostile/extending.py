@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import msgspec
 
-from simulator import shape
-from simulator.devices import make_devices
-from simulator.shape import NodeShape
+from simulator.nodes import shape
+from simulator.nodes.device_manager import make_devices
+from simulator.nodes.shape import NodeShape
 from verification.hostile import contending, queueing, timing
 from verification.hostile.actions import MAIN, Action, CreatePod, CreatePodGroup, DeletePod, EditPod
 from verification.hostile.claim_actions import Offered, PublishDevices, RunDriver, WithdrawDevices

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from kube.memory.calls import Call
-from kube.memory.types import ResourceType
+from simulator.apiserver.calls import Call
+from simulator.apiserver.types import ResourceType
+from simulator.nodes.ground_truth import Record, Refused
 from simulator.replicas import BINDER, SCHEDULER, is_ours
-from simulator.witness import Record, Refused
 from verification.hostile.roommade import OF_ROOM
 from wire import names
 

@@ -24,14 +24,12 @@ from typing import Any, Final
 
 import msgspec
 
-from simulator.violations import Violation
+from simulator.checks.violations import Violation
 
 WORK: Final = "WORK"
 
 _ROOT: Final = Path(__file__).parents[2]
 _OURS: Final = tuple(f"{_ROOT / folder}/" for folder in ("admission", "binder", "gpu", "kube", "scheduler", "wire"))
-#: The API server, which is no code that runs in a cluster.
-_NOT_OURS: Final = f"{_ROOT / 'kube' / 'memory'}/"
 _TURN: Final[CodeType] = Handle._run.__code__  # noqa: SLF001 - where a turn begins
 
 
@@ -85,7 +83,7 @@ class Meter:
         name = code.co_filename
         is_ours = self._files.get(name)
         if is_ours is None:
-            is_ours = self._files[name] = name.startswith(_OURS) and not name.startswith(_NOT_OURS)
+            is_ours = self._files[name] = name.startswith(_OURS)
         return self._line if is_ours else None
 
     def _line(self, frame: FrameType, event: str, _arg: Any) -> None:

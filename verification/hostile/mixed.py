@@ -10,7 +10,7 @@ import random
 from typing import Final
 
 from gpu.dialects.settings import DialectSettings, ReplicasSettings
-from simulator import shape
+from simulator.nodes import shape
 from verification.hostile import dialects, workload
 from verification.hostile.dialects import Words
 from verification.hostile.faults import drawing

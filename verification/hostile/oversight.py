@@ -18,10 +18,10 @@ import anyio
 
 from kube.client import errors
 from kube.client.resources import PODS
-from kube.memory.calls import Call
-from simulator.facts import PodFacts
-from simulator.violations import Violation
-from simulator.witness import Record, Refused, Started
+from simulator.apiserver.calls import Call
+from simulator.checks.facts import PodFacts
+from simulator.checks.violations import Violation
+from simulator.nodes.ground_truth import Record, Refused, Started
 from verification.hostile.actions import APART, CreatePod, DeletePod, DeleteReservation
 from verification.hostile.claim_actions import ClaimAction, PublishDevices
 from verification.hostile.extended_actions import ExtendedAction

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
-from simulator import shape
-from simulator.shape import NodeShape
+from simulator.nodes import shape
+from simulator.nodes.shape import NodeShape
 from verification.hostile import contending, queueing
 from verification.hostile.actions import Action, ChangePodGroup, CreatePod, CreatePodGroup, DeletePod, EditPod
 from verification.hostile.faults import drawing

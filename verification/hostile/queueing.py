@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from simulator.shape import NodeShape
+from simulator.nodes.shape import NodeShape
 from verification.hostile.actions import Action, ChangePodGroup, CreatePod, CreatePodGroup, EditPod
 from verification.hostile.queue_actions import (
     Amounts,

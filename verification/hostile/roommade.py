@@ -8,14 +8,14 @@ from typing import Final
 
 import msgspec
 
-from kube.memory.calls import Call
-from kube.memory.faults import Fault
-from kube.memory.types import ResourceType
-from simulator import roomrecord
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import Fault
+from simulator.apiserver.types import ResourceType
+from simulator.checks import nominations
 from simulator.replicas import SCHEDULER
 from simulator.world import World
 
-_NAMED: Final = f'"name":"{roomrecord.NAME}"'.encode()
+_NAMED: Final = f'"name":"{nominations.NAME}"'.encode()
 #: States that a run comes to if its room has this many of a field (verification/hostile/marks.py).
 OF_ROOM: Final[Mapping[str, str]] = {
     "room made": "intents",
@@ -45,11 +45,11 @@ class RoomMade(msgspec.Struct, frozen=True):
 class RoomCount:
     """Counts in one run."""
 
-    _known: dict[str, roomrecord.Intent] = field(default_factory=dict)
-    _standing: dict[str, roomrecord.Intent] = field(default_factory=dict)
+    _known: dict[str, nominations.Intent] = field(default_factory=dict)
+    _standing: dict[str, nominations.Intent] = field(default_factory=dict)
     _bound: set[str] = field(default_factory=set)
     _revised: set[str] = field(default_factory=set)
-    _over: list[roomrecord.Intent] = field(default_factory=list)
+    _over: list[nominations.Intent] = field(default_factory=list)
     _evictions: int = 0
     _refused: int = 0
 
@@ -77,9 +77,9 @@ class RoomCount:
             if pod["spec"].get("nodeName"):
                 self._bound.add(pod["metadata"]["uid"])
         elif kind.plural == "configmaps" and _NAMED in raw:
-            self._take([] if is_gone else roomrecord.intents(msgspec.json.decode(raw)))
+            self._take([] if is_gone else nominations.intents(msgspec.json.decode(raw)))
 
-    def _take(self, listed: list[roomrecord.Intent]) -> None:
+    def _take(self, listed: list[nominations.Intent]) -> None:
         now = {intent.id: intent for intent in listed}
         self._over += (intent for id_, intent in self._standing.items() if id_ not in now)
         self._revised |= {id_ for id_, intent in now.items() if self._known.get(id_, intent) != intent}

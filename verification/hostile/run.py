@@ -22,10 +22,10 @@ import anyio
 import msgspec
 
 from nodeagent.mig.partitioning import Carver
+from simulator.checks.violations import Violation
+from simulator.clock import Deadlock, VirtualClock, VirtualTimeLoop
+from simulator.components import PRODUCT, Parts
 from simulator.mig.nodes import SlicedNodes
-from simulator.parts import PRODUCT, Parts
-from simulator.violations import Violation
-from simulator.virtualtime import Deadlock, VirtualClock, VirtualTimeLoop
 from simulator.world import World
 from verification.hostile import slices_at_rest
 from verification.hostile.actions import Action
@@ -239,7 +239,7 @@ def run(
 
     ``show`` is called with the cluster when it is ready, for callers that listen to it. ``until``: an invariant; the
     run breaks off when the checker finds it broken, for callers that ask for nothing else.
-    Raises simulator.shape.MalformedShape.
+    Raises simulator.nodes.shape.MalformedShape.
     """
     running = _Run(scenario, parts, show, until)
     taker = LogTaker(running.log)

@@ -18,11 +18,10 @@ from gpu.dialects.settings import DialectSettings
 from kube.lead.lease import LeaseSettings
 from scheduler.core.model.settings import Settings
 from scheduler.settings import CarvingSettings, ScalingSettings, SchedulerSettings
-from simulator import shape
 from simulator.checks.limits import Lateness
-from simulator.mig.layouts import SlicedNode
-from simulator.settings import KubeletSettings
-from simulator.shape import NodeShape
+from simulator.mig.hardware import SlicedNode
+from simulator.nodes import shape
+from simulator.nodes.shape import KubeletSettings, NodeShape
 from simulator.world import GANG_GRACE_S, WorldSettings
 from verification.hostile import apart, claiming, contending, dialects, graces, queueing, timing, workload
 from verification.hostile.actions import Action
@@ -128,8 +127,8 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
 class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All that happens in a run. Times are virtual seconds since the cluster was ready.
 
-    ``seed`` is what the components' own randomness is made from; ``shapes`` are node shapes (simulator/shape.py). At
-    ``calm_s`` every fault is over; the run goes on until nothing changes any more.
+    ``seed`` is what the components' own randomness is made from; ``shapes`` are node shapes (simulator/nodes/shape.py).
+    At ``calm_s`` every fault is over; the run goes on until nothing changes any more.
     """
 
     version: int = VERSION
@@ -142,7 +141,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def nodes(self) -> tuple[NodeShape, ...]:
-        """The nodes. Raises simulator.shape.MalformedShape."""
+        """The nodes. Raises simulator.nodes.shape.MalformedShape."""
         sliced = {each.node for each in self.settings.sliced}
         return tuple(
             msgspec.structs.replace(node, labels=_OFFERED) if node.name in sliced else node

@@ -12,11 +12,10 @@ from typing import Final
 
 import anyio
 
-from simulator.checks import counting
-from simulator.checks.counting import NodeFacts
-from simulator.facts import PodFacts
-from simulator.mig.layouts import PROFILES
-from simulator.mig.machine import Instance
+from simulator.checks import ledgers
+from simulator.checks.facts import PodFacts
+from simulator.checks.ledgers import NodeFacts
+from simulator.mig.hardware import PROFILES, Instance
 from simulator.mig.nodes import SlicedRuntime
 from simulator.world import World
 from wire import names
@@ -66,7 +65,7 @@ def _asked(pod: PodFacts) -> tuple[str, int] | None:
 def _free(profile: str, node: NodeFacts, pods: Iterable[PodFacts]) -> int:
     """How many slices of a profile a node offers that its pods don't have."""
     resource = names.MIG_RESOURCE_PREFIX + profile
-    return node.devices.get(resource, 0) - counting.count_node(pods).devices[resource]
+    return node.devices.get(resource, 0) - ledgers.count_node(pods).devices[resource]
 
 
 def _how(profile: str, count: int, node: SlicedRuntime) -> str:

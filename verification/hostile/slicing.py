@@ -14,8 +14,8 @@ import msgspec
 
 from gpu.dialects.settings import DialectSettings, ReplicasSettings
 from gpu.mig import Place
-from simulator import shape
-from simulator.mig.layouts import PROFILES, SlicedNode
+from simulator.mig.hardware import PROFILES, SlicedNode
+from simulator.nodes import shape
 from verification.hostile import contending, timing
 from verification.hostile.actions import MAIN, Action, CreatePod, CreatePodGroup, DeletePod
 from verification.hostile.faults import drawing

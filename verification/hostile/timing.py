@@ -15,7 +15,7 @@ import msgspec
 from binder.settings import BinderSettings
 from kube.lead.lease import LeaseSettings
 from scheduler.settings import SchedulerSettings
-from simulator.settings import KubeletSettings
+from simulator.nodes.shape import KubeletSettings
 
 _FACTORS: Final = (0.1, 0.5, 1.0, 1.0, 2.0, 4.0)
 #: Of a lease the times hold each other in a certain order, so all of them are scaled by one factor.

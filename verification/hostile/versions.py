@@ -18,8 +18,8 @@ from typing import Any, Final
 import msgspec
 
 from kube.client.transport import OBJECT_BYTES, Response, Transport
-from kube.memory.transport import MemoryTransport
-from simulator.parts import Parts
+from simulator.apiserver.transport import MemoryTransport
+from simulator.components import Parts
 from wire import names
 
 #: Optional fields of a book's entry (gpu/book.py), the oldest first.

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from simulator.shape import NodeShape
+from simulator.nodes.shape import NodeShape
 from verification.hostile import mischief, nesting
 from verification.hostile.actions import MAIN, Action, CreatePod, CreatePodGroup, DeletePod, UngatePod
 from wire import names

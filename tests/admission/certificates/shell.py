@@ -26,11 +26,11 @@ from kube.client.api import Api
 from kube.client.errors import NotFound
 from kube.client.resources import NAMESPACES, SECRETS
 from kube.client.retry import Retry
-from kube.memory.calls import Call
-from kube.memory.faults import Fault
-from kube.memory.server import MemoryApiServer
-from kube.memory.types import ResourceType
-from simulator.virtualtime import VirtualClock
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import Fault
+from simulator.apiserver.server import MemoryApiServer
+from simulator.apiserver.types import ResourceType
+from simulator.clock import VirtualClock
 from wire import names
 
 #: Renewed after 40 s or so, and followed within 5 s.

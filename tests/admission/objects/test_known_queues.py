@@ -12,10 +12,10 @@ from admission.objects.review import READ_WITHIN_S, KnownQueues
 from kube.client.api import Api
 from kube.client.resources import QUEUES
 from kube.client.retry import Retry
-from kube.memory.calls import Call
-from kube.memory.faults import Fault
-from kube.memory.server import MemoryApiServer
-from simulator.virtualtime import VirtualClock
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import Fault
+from simulator.apiserver.server import MemoryApiServer
+from simulator.clock import VirtualClock
 from tests.admission.objects.queues import raw
 from tests.conftest import AnyioBackend
 

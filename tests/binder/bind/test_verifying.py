@@ -8,9 +8,9 @@ from binder.bind.actions import Verifier
 from binder.core.reservation_pod import ReservationTemplate
 from gpu import reservation as reservations
 from gpu.reservation import Reservation
-from kube.memory.calls import Call
-from kube.memory.faults import Fault
 from sharing.outcome import Disputed, Failed, Verified
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import Fault
 from tests.binder.cluster import HALF, Cluster, cluster
 
 Answers = dict[str, Verified | Disputed | Failed]

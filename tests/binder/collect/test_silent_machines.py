@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from kube.client.resources import NODES, PODS
-from kube.memory.calls import Call
+from simulator.apiserver.calls import Call
 from tests.binder.cluster import BINDER, TEAM, Cluster, cluster
 from wire.core import Node
 

@@ -12,8 +12,8 @@ import pytest
 from gpu import grant as grants
 from gpu.grant import DeviceGrant, Grant
 from kube.client.resources import EVENTS, NODES, PODS
-from kube.memory.calls import Call
-from kube.memory.faults import Fault
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import Fault
 from tests.binder.cluster import BINDER, RESERVATIONS, TEAM, Cluster, cluster
 from wire import names
 from wire.core import Pod

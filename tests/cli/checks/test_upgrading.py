@@ -14,12 +14,12 @@ from cli.checks.crds import CRDS, Outcome, Upgrade, told, told_meanwhile, upgrad
 from cli.checks.reader import Reader
 from kube.client.api import Api
 from kube.client.retry import Retry
-from kube.memory.calls import Call
-from kube.memory.faults import NOTHING, Fault
-from kube.memory.server import MemoryApiServer
-from kube.memory.types import custom
 from runtime.output import Progress
-from simulator.virtualtime import VirtualClock
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import NOTHING, Fault
+from simulator.apiserver.server import MemoryApiServer
+from simulator.apiserver.types import custom
+from simulator.clock import VirtualClock
 from tests.cli.terminal import Terminal
 from tests.conftest import AnyioBackend
 from wire.crds import gpunode, queue

@@ -17,11 +17,11 @@ from cli.migration.rows import Code, Level, Row, row
 from kube.client.api import Api
 from kube.client.resources import BIND_REQUESTS, NODES, POD_GROUPS, PODS, QUEUES, Resource
 from kube.client.retry import Retry
-from kube.memory.calls import Call
-from kube.memory.faults import NOTHING, Fault
-from kube.memory.server import MemoryApiServer
-from kube.memory.types import ResourceType, custom
-from simulator.virtualtime import VirtualClock
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import NOTHING, Fault
+from simulator.apiserver.server import MemoryApiServer
+from simulator.apiserver.types import ResourceType, custom
+from simulator.clock import VirtualClock
 from tests.conftest import AnyioBackend
 from tests.kai import left as kai
 from tests.kai.left import GROUP

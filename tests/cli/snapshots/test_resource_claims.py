@@ -18,12 +18,11 @@ from scheduler.core.convert.resource_claims import resource_claim_record
 from scheduler.core.model.plan import Explain
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code
-from simulator.settling.rest import settle
-from simulator.settling.shell import Shell
+from simulator.offline.shell import Shell, settle
 from tests.scheduler.core.device_objects import ask, device, written_slice
 from tests.scheduler.core.nodes.claiming import claimed, claiming
 from tests.scheduler.core.objects import node, pod
-from tests.simulator.settling.given import WALL_S, places
+from tests.simulator.offline.given import WALL_S, places
 from wire import names
 from wire.core import Node, Pod
 from wire.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice

@@ -19,9 +19,8 @@ from gpu.request import FractionAsk, GpuRequest, SharedAsk, charge_nano
 from gpu.share import NANO_PER_DEVICE
 from gpu.translate import combine
 from gpu.translation import Translation
-from simulator.devices import Device
-from simulator.recorded import Part, Placed
-from simulator.sharing import excess
+from simulator.checks.shares import Part, Placed, excess
+from simulator.nodes.device_manager import Device
 from tests.gpu.dialects.everyrow import every_row
 from verification.hostile import dialects
 from verification.hostile.actions import MAIN, CreatePod

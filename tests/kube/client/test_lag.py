@@ -10,8 +10,8 @@ from kube.client.clock import SystemClock
 from kube.client.resources import PODS
 from kube.client.retry import Retry
 from kube.client.server_time import WatchLag
-from kube.memory.server import MemoryApiServer
 from kube.watch.reflector import Reflector
+from simulator.apiserver.server import MemoryApiServer
 from tests.conftest import AnyioBackend
 from tests.kube.watch.test_reflector import Cache
 from wire.core import ObjectMeta

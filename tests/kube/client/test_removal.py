@@ -11,9 +11,9 @@ from kube.client.api import Api, remove
 from kube.client.errors import Conflict
 from kube.client.resources import CONFIG_MAPS
 from kube.client.retry import Retry
-from kube.memory.faults import Fault, once
-from kube.memory.server import MemoryApiServer
-from simulator.virtualtime import VirtualClock
+from simulator.apiserver.faults import Fault, once
+from simulator.apiserver.server import MemoryApiServer
+from simulator.clock import VirtualClock
 from tests.conftest import AnyioBackend
 
 

@@ -13,7 +13,7 @@ import pytest
 from kube.client import errors
 from kube.client.server_time import ServerClock
 from kube.client.transport import Response
-from simulator.virtualtime import VirtualClock
+from simulator.clock import VirtualClock
 from tests.conftest import AnyioBackend
 from tests.kube.scripted import ScriptedTransport, Watch
 

@@ -20,7 +20,7 @@ from kube.client.resources import LEASES
 from kube.client.retry import Retry
 from kube.client.transport import OBJECT_BYTES, Response
 from kube.lead.lease import LeaderElection, LeaseSettings, incarnation
-from simulator.virtualtime import VirtualTimeLoop
+from simulator.clock import VirtualTimeLoop
 from tests.conftest import AnyioBackend
 from tests.kube.scripted import ok, refusal
 

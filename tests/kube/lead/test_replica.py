@@ -16,9 +16,9 @@ from kube.client.retry import Retry
 from kube.lead.lease import LeaderElection
 from kube.lead.replica import Follower, take_part
 from kube.lead.secondary import Kind, Secondary
-from kube.memory.server import MemoryApiServer
 from kube.watch.reflector import Reflector
-from simulator.virtualtime import VirtualClock
+from simulator.apiserver.server import MemoryApiServer
+from simulator.clock import VirtualClock
 from tests.conftest import AnyioBackend
 from wire.core import Namespace, Node
 from wire.recent import PERIOD_S

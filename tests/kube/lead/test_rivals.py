@@ -12,8 +12,8 @@ from kube.client.resources import EVENTS
 from kube.client.retry import Retry
 from kube.events import EventRecorder
 from kube.lead.replica import Rivals
-from kube.memory.server import MemoryApiServer
-from simulator.virtualtime import VirtualClock
+from simulator.apiserver.server import MemoryApiServer
+from simulator.clock import VirtualClock
 from tests.conftest import AnyioBackend
 from wire.coordination import Lease, LeaseSpec
 from wire.core import ObjectMeta

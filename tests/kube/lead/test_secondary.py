@@ -15,10 +15,10 @@ from kube.client.api import Api
 from kube.client.resources import JOBS, NAMESPACES
 from kube.client.retry import Retry
 from kube.lead.secondary import Kind, Secondary, SecondaryTee
-from kube.memory.calls import Call
-from kube.memory.faults import Fault
-from kube.memory.server import MemoryApiServer
-from simulator.virtualtime import VirtualClock
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import Fault
+from simulator.apiserver.server import MemoryApiServer
+from simulator.clock import VirtualClock
 from tests.conftest import AnyioBackend
 from wire.core import Job, Namespace, ObjectMeta
 

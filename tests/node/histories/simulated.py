@@ -11,13 +11,12 @@ import anyio
 
 from kube.client.api import Api
 from kube.client.resources import NODES, PODS
-from simulator import shape
-from simulator.kubelet import Kubelet
-from simulator.observer import Observer
-from simulator.settings import KubeletSettings
-from simulator.shape import NodeShape
-from simulator.virtualtime import VirtualClock
-from simulator.witness import Started
+from simulator.checks.observer import Observer
+from simulator.clock import VirtualClock
+from simulator.nodes import shape
+from simulator.nodes.ground_truth import Started
+from simulator.nodes.kubelet import Kubelet
+from simulator.nodes.shape import KubeletSettings, NodeShape
 from simulator.world import World, WorldSettings
 from tests.node.histories.scenarios import MOST_PODS, NODE
 from tests.node.histories.telling import Telling

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import anyio
 
-from simulator.process import EXIT_CODE, RUN_S
+from simulator.nodes.containers import EXIT_CODE, RUN_S
 from tests.node.histories.telling import Telling, is_there
 from tests.node.pods import PATIENCE_S, pod
 from wire import names

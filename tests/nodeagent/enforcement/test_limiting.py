@@ -10,13 +10,13 @@ import pytest
 
 from gpu.book import Book, Entry, render
 from kube.client.resources import EVENTS, PODS
-from kube.memory.calls import Call
-from kube.memory.faults import NOTHING, Fault
 from nodeagent.core.devices import Lost, Machine
 from nodeagent.core.enforcement.messages import Limited
 from nodeagent.core.enforcement.tenants import STALE_NS
 from reservation.device import Device, Unreadable
-from simulator.virtualtime import VirtualClock
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import NOTHING, Fault
+from simulator.clock import VirtualClock
 from tests.nodeagent.node import AGENT, CARDS, Scene, scene
 from tests.nodeagent.played import PlayedWarden
 from wire import names

@@ -9,9 +9,9 @@ import anyio
 from kube.client.api import Api
 from kube.client.resources import NODES
 from kube.client.retry import Retry
-from kube.memory.calls import Call
-from kube.memory.faults import NOTHING, Fault
 from nodeagent.plugin.node import Labelling
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import NOTHING, Fault
 from tests.nodeagent.node import AGENT, NODE, Scene, scene
 
 OURS = "nvidia.com/gfd.timestamp"

@@ -15,15 +15,15 @@ from kube.client.api import Api
 from kube.client.resources import NODES
 from kube.client.retry import Retry
 from kube.events import EventRecorder
-from kube.memory.calls import Call
-from kube.memory.faults import NOTHING, Fault
 from nodeagent.core.plugin.health import Health, State
 from nodeagent.core.plugin.settings import Mistake
 from nodeagent.mig.partitioning import Carver, Restoring
 from nodeagent.plugin.node import Labelling, NodeSources
 from nodeagent.plugin.ports import Observer, Sources
 from nodeagent.plugin.supervisor import OwnPlugin, Reports
-from simulator.virtualtime import VirtualClock
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import NOTHING, Fault
+from simulator.clock import VirtualClock
 from tests.nodeagent.mig.test_carving import now_ns, rebooted
 from tests.nodeagent.node import AGENT, NODE, Scene, scene
 from wire import names

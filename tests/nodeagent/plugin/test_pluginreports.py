@@ -14,7 +14,7 @@ from kube.events import EventRecorder
 from nodeagent.core.plugin.health import Health, State
 from nodeagent.core.plugin.settings import Mistake
 from nodeagent.plugin.supervisor import Reports
-from simulator.virtualtime import VirtualClock
+from simulator.clock import VirtualClock
 from tests.nodeagent.node import AGENT, NODE, Scene, scene
 from wire.crds.gpunode import Missing
 from wire.rfc3339 import parse_ns

@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from kube.client.resources import GPU_NODES, NODES
-from kube.memory.calls import Call
-from kube.memory.faults import NOTHING, Fault
-from kube.memory.types import MOORAGE
 from nodeagent.core.devices import Lost, Machine
 from reservation.device import Unreadable
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import NOTHING, Fault
+from simulator.apiserver.types import MOORAGE
 from tests.nodeagent.node import AGENT, CARDS, MACHINE, NODE, Scene, scene
 from wire import names
 from wire.crds.gpunode import CardHealth, TenantStatus

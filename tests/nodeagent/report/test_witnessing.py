@@ -6,11 +6,11 @@ import anyio
 import pytest
 
 from kube.client.resources import PODS
-from kube.memory.calls import Call
-from kube.memory.faults import NOTHING, Fault
 from nodeagent.core.devices import Machine
 from nodeagent.core.report.devices import SETTLES_S, Outcome
 from reservation.device import Device, Unreadable
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import NOTHING, Fault
 from tests.nodeagent.node import AGENT, Scene, scene
 from wire import names
 

@@ -14,12 +14,12 @@ from kube.client import errors
 from kube.client.api import Api
 from kube.client.resources import Resource
 from kube.client.retry import Retry
-from kube.memory.server import MemoryApiServer
-from kube.memory.types import custom
 from podgrouper.core.owner_chain import Absent
 from podgrouper.read.discovery import OWNER_BYTES, Object
 from podgrouper.read.owners import KEPT_BYTES, NAMESPACE_BYTES, Owners
-from simulator.virtualtime import VirtualClock
+from simulator.apiserver.server import MemoryApiServer
+from simulator.apiserver.types import custom
+from simulator.clock import VirtualClock
 from tests.kube.scripted import ScriptedTransport, api_over, ok
 from tests.podgrouper.cluster import USER
 from wire.core import OwnerReference

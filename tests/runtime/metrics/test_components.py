@@ -18,9 +18,9 @@ from runtime.processes import binder as binding
 from scheduler.app import Scheduler
 from scheduler.core.report.fragmentation import Cause
 from scheduler.report.state import ON_ITS_WAY
-from simulator import shape
-from simulator.parts import Parts
-from simulator.virtualtime import VirtualClock
+from simulator.clock import VirtualClock
+from simulator.components import Parts
+from simulator.nodes import shape
 from simulator.world import World, WorldSettings
 from tests.conftest import AnyioBackend
 from tests.runtime.metrics.exposed import every_sample_once, value, values

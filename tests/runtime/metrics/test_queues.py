@@ -18,9 +18,9 @@ from scheduler.app import Scheduler
 from scheduler.core.model.settings import Settings
 from scheduler.core.queues.use_over_time import UsePeriod
 from scheduler.settings import SchedulerSettings
-from simulator import shape
-from simulator.parts import Parts
-from simulator.virtualtime import VirtualClock
+from simulator.clock import VirtualClock
+from simulator.components import Parts
+from simulator.nodes import shape
 from simulator.world import World, WorldSettings
 from tests.conftest import AnyioBackend
 from tests.runtime.metrics.exposed import every_sample_once, value, values

@@ -11,9 +11,9 @@ import pytest
 
 from kube.client.resources import PODS
 from kube.lead.lease import LeaseSettings
-from kube.memory.calls import Call
-from kube.memory.faults import Fault
-from simulator.process import RUN_S
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import Fault
+from simulator.nodes.containers import RUN_S
 from simulator.world import World
 from tests.scheduler.autoscaler import SETTINGS, Autoscaled, autoscaled
 from tests.scheduler.stage import TEAM, api_of, bound, create, create_gang, find, phases, pod, settle, share

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kube.client.resources import NODES, PODS
-from simulator.settings import KubeletSettings, ReservationFault
+from simulator.nodes.shape import KubeletSettings, ReservationFault
 from simulator.world import World, WorldSettings
 from tests.scheduler import stage
 from tests.scheduler.stage import bound, create, find, settle, share, waits_because, writes

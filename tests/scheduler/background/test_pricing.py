@@ -20,8 +20,9 @@ from scheduler.core.model.settings import Settings, Strategy
 from scheduler.core.scores.prices import ARRIVAL, Prices, prices_of, typical_of
 from scheduler.settings import PricingSettings, SchedulerSettings
 from scheduler.watch.cache import Cache
-from simulator import manifests, shape
-from simulator.virtualtime import VirtualClock
+from simulator import manifests
+from simulator.clock import VirtualClock
+from simulator.nodes import shape
 from simulator.world import World, WorldSettings
 from tests.conftest import AnyioBackend
 from tests.scheduler.core.objects import bound, feed, next_rv, node, pod, reservation

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kube.client.resources import CONFIG_MAPS, PODS, QUEUES
-from kube.memory.faults import Fault
 from scheduler.core.queues.use_over_time import UsePeriod, read
 from scheduler.settings import SchedulerSettings
+from simulator.apiserver.faults import Fault
 from simulator.world import World, WorldSettings
 from tests.conftest import AnyioBackend
 from tests.scheduler import stage

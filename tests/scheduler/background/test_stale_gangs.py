@@ -8,13 +8,13 @@ from __future__ import annotations
 import pytest
 
 from kube.client.resources import PODS
-from kube.memory.calls import Call
-from kube.memory.faults import Fault
 from scheduler.app import Scheduler
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import Fault
 from simulator.world import World, WorldSettings
-from tests.kube.memory.calls import send
 from tests.scheduler import stage
 from tests.scheduler.stage import bound, create_gang, is_call, pod, settle
+from tests.simulator.apiserver.calls import send
 from wire import names
 
 BUDGETS = f"/apis/policy/v1/namespaces/{stage.TEAM}/poddisruptionbudgets"

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from kube.client.resources import POD_GROUPS, PODS
-from kube.memory.calls import Call
-from kube.memory.faults import Fault
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import Fault
 from simulator.world import World, WorldSettings
 from tests.conftest import AnyioBackend
 from tests.scheduler import stage

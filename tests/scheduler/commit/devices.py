@@ -12,7 +12,7 @@ from kube.client.resources import (
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
 )
-from simulator.claimcontroller import ClaimController
+from simulator.controllers.claims import ClaimController
 from simulator.world import World
 from tests.scheduler.stage import TEAM
 from wire.resource import ResourceClaim

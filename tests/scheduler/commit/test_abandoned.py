@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from kube.client.resources import POD_GROUPS, PODS
-from kube.memory.calls import Call
-from kube.memory.faults import Fault
 from scheduler.core.model.settings import Settings
 from scheduler.settings import SchedulerSettings
-from simulator.settings import ReservationFault
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import Fault
+from simulator.nodes.shape import ReservationFault
 from simulator.world import World, WorldSettings
 from tests.scheduler import stage
 from tests.scheduler.stage import bound, create, create_gang, is_call, pod, settle, share

@@ -12,12 +12,11 @@ import pytest
 from kube.client.api import Api
 from kube.client.resources import DEVICE_CLASSES, EVENTS, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from kube.client.retry import Retry
-from kube.memory.calls import Call
-from kube.memory.faults import Fault
 from scheduler.commit.claim_binding import message
 from scheduler.core.model.plan import Placement
-from simulator.claimcontroller import ClaimController
-from simulator.devicereadiness import USER, DeviceReadiness
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import Fault
+from simulator.controllers.claims import DRIVER_USER, ClaimController, DeviceReadiness
 from simulator.world import World, WorldSettings
 from tests.scheduler import stage
 from tests.scheduler.commit.devices import DRIVER, claims_of, create_claim, create_template, given, users, using
@@ -419,7 +418,7 @@ async def test_two_schedulers_without_an_election_let_one_of_them_wait_for_the_d
     settings = WorldSettings(seed=seed, schedulers=2, event_delay_s=0.5)
     async with _stage(1, settings=settings) as (world, made):
         rng = random.Random(seed)
-        driver = DeviceReadiness(Api(world.server.transport(USER), retry=Retry(rng)), rng, takes_s=60.0)
+        driver = DeviceReadiness(Api(world.server.transport(DRIVER_USER), retry=Retry(rng)), rng, takes_s=60.0)
         world.start_soon(driver.run)
         await create_claim(made, "c")
         await create(world, using(pod("p"), "c"))

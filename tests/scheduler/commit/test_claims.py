@@ -12,10 +12,10 @@ import pytest
 from kube.binding import Identity
 from kube.client.errors import Conflict
 from kube.client.resources import PODS, RESOURCE_CLAIMS
-from kube.memory.calls import Call
-from kube.memory.faults import Fault
 from scheduler.commit import claim_writes
-from simulator.claimcontroller import ClaimController
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import Fault
+from simulator.controllers.claims import ClaimController
 from simulator.world import World
 from tests.scheduler import stage
 from tests.scheduler.commit import storage as volumes

@@ -11,7 +11,7 @@ import pytest
 from gpu.container_devices import Cdi
 from gpu.limits import MemoryCaps
 from kube.client.resources import NODES, PODS
-from kube.memory.faults import Fault, once
+from simulator.apiserver.faults import Fault, once
 from simulator.world import World, WorldSettings
 from tests.scheduler import stage
 from tests.scheduler.stage import create, find, is_call, phases, pod, settle, share, waits_because, writes

@@ -11,9 +11,9 @@ import anyio
 import pytest
 
 from kube.client.resources import PODS, QUEUES, RESOURCE_CLAIMS
-from kube.memory.calls import Call
-from kube.memory.faults import Fault
-from simulator.claimcontroller import ClaimController
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import Fault
+from simulator.controllers.claims import ClaimController
 from simulator.world import World, WorldSettings
 from tests.scheduler import stage
 from tests.scheduler.commit.devices import DRIVER, asks, claims_of, create_claim, devices, given, users, using

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kube.client.resources import EVENTS, POD_GROUPS, PODS
-from kube.memory.faults import Fault
+from simulator.apiserver.faults import Fault
 from simulator.world import World
 from tests.scheduler import stage
 from tests.scheduler.stage import bound, create, is_call, pod, settle, share, waits_because

@@ -13,10 +13,10 @@ from gpu import book
 from gpu.book import Book, Entry
 from gpu.limits import MemoryCaps
 from kube.client.resources import EVENTS, POD_GROUPS, PODS
-from kube.memory.calls import Call
-from kube.memory.faults import Fault
 from scheduler.settings import SchedulerSettings
-from simulator.settings import ReservationFault
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import Fault
+from simulator.nodes.shape import ReservationFault
 from simulator.world import World, WorldSettings
 from tests.scheduler import stage
 from tests.scheduler.stage import bound, create, create_gang, is_call, phases, pod, settle, share, waits_because, writes

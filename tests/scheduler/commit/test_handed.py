@@ -12,14 +12,14 @@ import pytest
 from kube.client.api import Api
 from kube.client.resources import BIND_REQUESTS, PODS
 from kube.client.retry import Retry
-from kube.memory.faults import Fault
-from kube.memory.server import MemoryApiServer
 from scheduler.commit.bind_requests import HandedOver
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Placement
 from scheduler.core.model.settings import Settings
 from scheduler.watch.cache import Cache
-from simulator.virtualtime import VirtualClock
+from simulator.apiserver.faults import Fault
+from simulator.apiserver.server import MemoryApiServer
+from simulator.clock import VirtualClock
 from tests.scheduler import stage
 from tests.scheduler.stage import create, find, is_call, phases, pod, settle, share, writes
 from wire import names

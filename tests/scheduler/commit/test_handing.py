@@ -15,11 +15,11 @@ from gpu.request import GpuRequest
 from kube.client.api import Api
 from kube.client.resources import BIND_REQUESTS, NAMESPACES, PODS
 from kube.client.retry import Retry
-from kube.memory.faults import Fault, once
-from kube.memory.server import MemoryApiServer
 from scheduler.commit.bind_requests import NotHanded, create_request, request_manifest
 from scheduler.core.model.plan import Placement
-from simulator.virtualtime import VirtualClock
+from simulator.apiserver.faults import Fault, once
+from simulator.apiserver.server import MemoryApiServer
+from simulator.clock import VirtualClock
 from tests.scheduler.stage import is_call, pod, share
 from wire import names
 from wire.core import Pod

@@ -9,9 +9,9 @@ import anyio
 import pytest
 
 from kube.client.resources import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS
-from kube.memory.calls import Call
-from kube.memory.faults import Fault
-from simulator.claimbinding import ClaimBinding
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import Fault
+from simulator.controllers.claims import ClaimBinding
 from simulator.world import World, WorldSettings
 from tests.scheduler import stage
 from tests.scheduler.commit.storage import (

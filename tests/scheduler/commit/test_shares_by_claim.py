@@ -13,9 +13,9 @@ import pytest
 from admission.settings import Settings as AdmissionSettings
 from gpu.bound_pod import ClaimedShare
 from kube.client.resources import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
-from kube.memory.calls import Call
-from kube.memory.faults import Fault
-from simulator.claimcontroller import ClaimController
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import Fault
+from simulator.controllers.claims import ClaimController
 from simulator.world import World, WorldSettings
 from tests.scheduler import stage
 from tests.scheduler.commit.devices import DRIVER, claims_of, create_claim, devices, given, users, using

@@ -13,11 +13,11 @@ import pytest
 from binder.settings import BinderSettings
 from gpu.limits import MemoryCaps
 from kube.client.resources import EVENTS, GPU_NODES, NAMESPACES, PODS
-from kube.memory.faults import Fault
-from kube.memory.types import MOORAGE
 from scheduler.settings import SchedulerSettings
-from simulator.seeding import SERVICE_ACCOUNTS
-from simulator.virtualtime import VirtualClock
+from simulator.apiserver.faults import Fault
+from simulator.apiserver.types import MOORAGE
+from simulator.clock import VirtualClock
+from simulator.installation import SERVICE_ACCOUNTS
 from simulator.world import World, WorldSettings
 from tests.scheduler import stage
 from tests.scheduler.stage import TEAM, create, find, is_call, settle, share, writes

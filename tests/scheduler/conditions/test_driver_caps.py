@@ -10,7 +10,7 @@ import pytest
 from admission.settings import Choices
 from admission.settings import Settings as AdmissionSettings
 from gpu.dialects.settings import DialectSettings
-from simulator import environment
+from simulator.nodes import containers as environment
 from simulator.world import World, WorldSettings
 from tests.gpu import memoryhook
 from tests.scheduler import stage

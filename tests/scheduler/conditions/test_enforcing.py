@@ -10,7 +10,7 @@ import pytest
 from gpu.container_devices import Cdi
 from gpu.limits import MemoryCaps
 from kube.client.resources import NODES
-from kube.memory.faults import Fault
+from simulator.apiserver.faults import Fault
 from simulator.world import World, WorldSettings
 from tests.scheduler import stage
 from tests.scheduler.stage import create, find, is_call, phases, pod, settle, share, writes

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from kube.client.resources import PODS, QUEUES
-from kube.memory.calls import Call
-from kube.memory.faults import Fault
 from scheduler.settings import SchedulerSettings
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import Fault
 from simulator.world import World, WorldSettings
 from tests.scheduler import stage
 from tests.scheduler.conditions.queues import create_queue, gpus, says, status, use

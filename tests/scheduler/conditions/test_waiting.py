@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 
 from kube.client.resources import PODS
-from kube.memory.faults import Fault
+from simulator.apiserver.faults import Fault
 from tests.scheduler import stage
 from tests.scheduler.stage import (
     all_writes,

@@ -13,10 +13,6 @@ import anyio.lowlevel
 from kube.client.api import Api
 from kube.client.resources import GPU_NODES
 from kube.client.retry import Retry
-from kube.memory.calls import Call
-from kube.memory.faults import Fault
-from kube.memory.server import MemoryApiServer
-from kube.memory.types import MOORAGE
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Explain
 from scheduler.core.model.verdict import Code
@@ -24,7 +20,11 @@ from scheduler.mig_partitioning.partitioner import Partitioner
 from scheduler.report.state import Standing
 from scheduler.settings import CarvingSettings
 from scheduler.watch.cache import Cache
-from simulator.virtualtime import VirtualClock
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import Fault
+from simulator.apiserver.server import MemoryApiServer
+from simulator.apiserver.types import MOORAGE
+from simulator.clock import VirtualClock
 from tests.scheduler.core.mig_partitioning.cards import OFFERED, ONE, SEVEN, TWO
 from tests.scheduler.core.objects import cluster, commit, node, pod
 

@@ -18,8 +18,6 @@ from kube.client.resources import CONFIG_MAPS, EVENTS, NODES, POD_GROUPS, PODS, 
 from kube.client.retry import Retry
 from kube.events import EventRecorder
 from kube.lead.secondary import Secondary
-from kube.memory.calls import Call
-from kube.memory.server import MemoryApiServer
 from kube.watch.reflector import Reflector
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import GiveUp, MakeRoom
@@ -34,7 +32,9 @@ from scheduler.watch.cache import Cache
 from scheduler.watch.listed import BudgetLabels
 from scheduler.watch.secondary import budgets, secondary
 from scheduler.watch.sinks import NodeSink, PodGroupSink, PodSink
-from simulator.virtualtime import VirtualClock
+from simulator.apiserver.calls import Call
+from simulator.apiserver.server import MemoryApiServer
+from simulator.clock import VirtualClock
 from wire import names
 
 NS = "team"

@@ -9,9 +9,9 @@ import anyio
 import pytest
 
 from kube.client.resources import PODS
-from kube.memory.calls import Call
 from scheduler.core.model.preemption import Ended
-from simulator.virtualtime import VirtualTimeLoop
+from simulator.apiserver.calls import Call
+from simulator.clock import VirtualTimeLoop
 from tests.scheduler.preemption.roomstage import NS, Process, Stage, stage
 
 TAKEN = tuple(f"v{i}" for i in range(8))

@@ -15,13 +15,13 @@ import pytest
 from kube.client.api import Api
 from kube.client.resources import PODS
 from kube.client.retry import Retry
-from kube.memory.calls import Call
-from kube.memory.faults import Fault
-from kube.memory.server import MemoryApiServer
 from scheduler.preemption.evictor import Evictor, Wanted
 from scheduler.telemetry.observer import Answer
-from simulator.virtualtime import VirtualClock
-from tests.kube.memory.calls import send
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import Fault
+from simulator.apiserver.server import MemoryApiServer
+from simulator.clock import VirtualClock
+from tests.simulator.apiserver.calls import send
 
 NS = "team"
 BUDGETS = f"/apis/policy/v1/namespaces/{NS}/poddisruptionbudgets"

@@ -11,14 +11,14 @@ import pytest
 from typing_extensions import override
 
 from kube.client.resources import PERSISTENT_VOLUME_CLAIMS, PODS, PRIORITY_CLASSES
-from kube.memory.calls import Call
-from kube.memory.faults import Fault
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.preemption import RoomFacts
-from simulator import shape
-from simulator.parts import PRODUCT, Parts
-from simulator.violations import SOUND
-from simulator.virtualtime import VirtualClock
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import Fault
+from simulator.checks.violations import SOUND
+from simulator.clock import VirtualClock
+from simulator.components import PRODUCT, Parts
+from simulator.nodes import shape
 from simulator.world import World
 from tests.conftest import AnyioBackend
 from tests.scheduler.commit import devices

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from kube.client.resources import QUEUES
-from simulator import shape
-from simulator.parts import PRODUCT, Parts
-from simulator.violations import SOUND
-from simulator.virtualtime import VirtualClock
+from simulator.checks.violations import SOUND
+from simulator.clock import VirtualClock
+from simulator.components import PRODUCT, Parts
+from simulator.nodes import shape
 from simulator.world import World
 from tests.conftest import AnyioBackend
 from tests.scheduler.preemption.test_writes_of_room import of, queue

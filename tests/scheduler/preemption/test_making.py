@@ -11,13 +11,13 @@ import msgspec
 import pytest
 
 from kube.client.resources import CONFIG_MAPS, POD_GROUPS, PODS
-from kube.memory.calls import Call
-from kube.memory.faults import Fault
 from scheduler.core.model.preemption import Action, Ended, Evicted, Intent, Place
 from scheduler.core.preemption import nomination_record
 from scheduler.telemetry.observer import Answer, Evicts
-from tests.kube.memory.calls import send
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import Fault
 from tests.scheduler.preemption.roomstage import BUDGETS, NODE, NS, Process, Stage, is_write_of_room, name_of, stage
+from tests.simulator.apiserver.calls import send
 from wire import names
 
 TAKEN = tuple(f"v{i}" for i in range(8))

@@ -10,9 +10,9 @@ from kube.lead.lease import LeaseSettings
 from scheduler.core.model.settings import Settings
 from scheduler.settings import SchedulerSettings
 from simulator.world import WorldSettings
-from tests.kube.memory.calls import send
 from tests.scheduler.preemption.wholestage import SETTINGS, cluster, evictions, urgent
 from tests.scheduler.stage import TEAM, bound, create, phases, pod, settle
+from tests.simulator.apiserver.calls import send
 
 
 async def test_an_urgent_pod_runs_in_the_place_of_another_one_of_its_queue() -> None:

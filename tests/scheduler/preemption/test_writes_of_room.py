@@ -12,7 +12,7 @@ import pytest
 from kube.client.resources import EVENTS, POD_GROUPS, QUEUES
 from scheduler.conditions.pod_scheduled import ROOM_PER_S
 from scheduler.preemption.evictor import OF_GROUP, OF_NAMESPACE
-from simulator.settings import KubeletSettings
+from simulator.nodes.shape import KubeletSettings
 from simulator.world import World
 from tests.conftest import AnyioBackend
 from tests.scheduler.preemption.wholestage import SETTINGS, cluster

@@ -10,9 +10,9 @@ from typing import Any
 from kube.client.resources import PRIORITY_CLASSES
 from scheduler.core.model.settings import Settings
 from scheduler.settings import SchedulerSettings
-from simulator import shape
-from simulator.violations import SOUND
-from simulator.virtualtime import VirtualClock
+from simulator.checks.violations import SOUND
+from simulator.clock import VirtualClock
+from simulator.nodes import shape
 from simulator.world import World, WorldSettings
 from tests.scheduler.stage import pod
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import anyio
 
 from kube.client.resources import PODS
-from kube.memory.faults import Fault
-from tests.kube.memory.calls import send
+from simulator.apiserver.faults import Fault
 from tests.scheduler.preemption.roomstage import BUDGETS, NS, Process, stage
+from tests.simulator.apiserver.calls import send
 
 
 def labels(process: Process) -> Mapping[str, Mapping[str, str]]:

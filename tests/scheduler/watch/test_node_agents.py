@@ -11,15 +11,15 @@ from kube.client.api import Api
 from kube.client.resources import GPU_NODES, NAMESPACES, PODS
 from kube.client.retry import Retry
 from kube.events import EventRecorder
-from kube.memory.calls import Call
-from kube.memory.faults import NOTHING, Fault
-from kube.memory.server import MemoryApiServer
-from kube.memory.types import MOORAGE
 from scheduler.app import Scheduler
 from scheduler.settings import CarvingSettings, SchedulerSettings
 from scheduler.watch.node_agents import NodeUses
-from simulator.seeding import SERVICE_ACCOUNTS
-from simulator.virtualtime import VirtualClock
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import NOTHING, Fault
+from simulator.apiserver.server import MemoryApiServer
+from simulator.apiserver.types import MOORAGE
+from simulator.clock import VirtualClock
+from simulator.installation import SERVICE_ACCOUNTS
 from tests.conftest import AnyioBackend
 from wire import names
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kube.client.resources import DEVICE_TAINT_RULES
-from kube.memory import types
 from scheduler.settings import SchedulerSettings
+from simulator.apiserver import types
 from simulator.world import World, WorldSettings
 from tests.conftest import AnyioBackend
 from tests.scheduler.commit.devices import claims_of, create_claim, devices, given, using

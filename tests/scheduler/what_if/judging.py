@@ -29,7 +29,7 @@ from scheduler.core.what_if.queue_changes import OtherQueue, QueueAmount
 from scheduler.core.what_if.suggestions import FINDERS, Finder, Suggestion, suggestions
 from scheduler.core.what_if.trials import Trying
 from scheduler.settings import SchedulerSettings
-from simulator.virtualtime import VirtualClock
+from simulator.clock import VirtualClock
 from simulator.world import World, WorldSettings
 from tests.scheduler.stage import TEAM, stage
 from tests.scheduler.what_if import worlds

@@ -30,9 +30,9 @@ from scheduler.core.what_if.group_changes import (
 from scheduler.core.what_if.known_ends import Wait
 from scheduler.core.what_if.node_changes import Ended, MoreNodes
 from scheduler.core.what_if.queue_changes import OtherQueue, QueueAmount
-from simulator import nodeobject
-from simulator.shape import NodeShape
-from simulator.virtualtime import VirtualTimeLoop
+from simulator.clock import VirtualTimeLoop
+from simulator.nodes import node_object
+from simulator.nodes.shape import NodeShape
 from simulator.world import World
 from tests.scheduler.stage import TEAM, pod
 from wire import names
@@ -272,7 +272,7 @@ async def _add_nodes(world: World, count: int, taints: list[dict[str, str]], *, 
 
 async def _add_node(world: World, name: str, taints: list[dict[str, str]]) -> None:
     """Have a node come with its taints: it is there with them before its kubelet says that it is ready."""
-    metadata = {"name": name, "labels": {nodeobject.SIMULATED: "true"}}
+    metadata = {"name": name, "labels": {node_object.SIMULATED: "true"}}
     plain = {"apiVersion": NODES.api_version, "kind": NODES.kind, "metadata": metadata, "spec": {"taints": taints}}
     await world.api.create(NODES, plain)
     await world.nodes.register(name)

@@ -18,12 +18,11 @@ from typing_extensions import override
 from admission.review import PodAdmission
 from binder.app import Binder
 from kube.client.transport import Transport
-from kube.memory.transport import MemoryTransport
 from scheduler.app import Scheduler
 from scheduler.core.cluster import Cluster
 from simulator import policies
-from simulator.hooks import Hook, hooks
-from simulator.parts import Parts
+from simulator.apiserver.transport import MemoryTransport
+from simulator.components import Hook, Parts, hooks
 from simulator.policies import Policy
 from simulator.replicas import BINDER, SCHEDULER
 from tests.simulation.planted import claims, clusters, desks, extended, pools, queues, rooms, slices, suggestions, wires

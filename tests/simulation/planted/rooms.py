@@ -26,13 +26,13 @@ from scheduler.core.preemption.trial import Trial
 from scheduler.core.queues.queues import Queues
 from scheduler.core.queues.reserved_nodes import Berth
 from scheduler.core.queues.sums import Row
-from simulator import roomrecord
+from simulator.checks import nominations
 from tests.simulation.planted.wires import Wire
 from wire import rfc3339
 from wire.core import Pod
 
 _EVICTION: Final = "/eviction"
-_RECORD: Final = f"/configmaps/{roomrecord.NAME}"
+_RECORD: Final = f"/configmaps/{nominations.NAME}"
 _NS: Final = 1_000_000_000
 _TIMEOUT_S: Final = 10.0
 #: After this many failures an attempt is not tried again for minutes.
@@ -82,15 +82,15 @@ class EvictsFirst(Wire):
                 await self._evict(victim)
         return await self.inner.request(method, path, **rest)
 
-    async def _evict(self, victim: roomrecord.Victim) -> None:
+    async def _evict(self, victim: nominations.Victim) -> None:
         namespace, _, name = victim.key.partition("/")
         said = {"metadata": {"name": name}, "deleteOptions": {"preconditions": {"uid": victim.uid}}}
         path = f"/api/v1/namespaces/{namespace}/pods/{name}{_EVICTION}"
         await self.inner.request("POST", path, query={}, body=msgspec.json.encode(said), timeout_s=_TIMEOUT_S)
 
 
-def _victims(body: bytes) -> Iterator[roomrecord.Victim]:
-    for intent in roomrecord.intents(msgspec.json.decode(body)):
+def _victims(body: bytes) -> Iterator[nominations.Victim]:
+    for intent in nominations.intents(msgspec.json.decode(body)):
         yield from intent.victims
 
 

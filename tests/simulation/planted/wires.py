@@ -21,7 +21,7 @@ from typing_extensions import override
 
 from kube.client.errors import ApiError
 from kube.client.transport import OBJECT_BYTES, Response, Transport
-from kube.memory.responses import HEADERS
+from simulator.apiserver.struck import HEADERS
 from wire import names
 
 MERGE = "application/merge-patch+json"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 from simulator.checks.claims import Claims
-from simulator.violations import Findings
+from simulator.checks.violations import Findings
 from tests.simulator.made_up import pod
 
 DRIVER = "gpu.example.com"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from simulator.invariants import NODES, ROOM
+from simulator.checks.checker import NODES, ROOM
 from tests.simulator.made_up import NODE, Story, node, pod, version
 
 Intent = dict[str, Any]

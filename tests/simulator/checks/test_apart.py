@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from simulator import facts
-from simulator.checks.apart import Apart, terms_of
-from simulator.invariants import NODES
+from simulator.checks import facts
+from simulator.checks.checker import NODES
+from simulator.checks.fit import Apart, terms_of
 from tests.simulator.made_up import Story, node, pod, waiting
 from wire import names
 

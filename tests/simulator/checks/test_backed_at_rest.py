@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from simulator import claimfacts
-from simulator.checks.backed_at_rest import fitting
-from simulator.checks.counting import NodeFacts
-from simulator.checks.room import Room
-from simulator.checks.telling import Scene
-from simulator.facts import pod as read
-from simulator.minimums import Minimums
+from simulator.checks import claim_facts
+from simulator.checks.claims_at_rest import backed_fitting
+from simulator.checks.facts import pod as read
+from simulator.checks.fit import Room
+from simulator.checks.gangs import Minimums
+from simulator.checks.ledgers import NodeFacts
+from simulator.checks.messages import Scene
 from tests.simulator.checks.claim_stories import DRIVER, ClaimStory
 from tests.simulator.made_up import pod
 from wire import names
@@ -57,7 +57,7 @@ def _told(
     node = NodeFacts("node-0", 8000, 8000, 8, {names.GPU_RESOURCE: gpus}, True, False, False)
     room = Room(name="node-0", gpus=gpus - used, cpu_milli=8000, mem_mib=8000, pods=8, smallest_mib=0)
     scene = Scene(nodes={"node-0": node}, rooms=[room], **{"members": {}, "minimums": {}, **gangs})
-    found = fitting([read(raw)], scene, made.claims.records, kept_from=lambda _: apart)
+    found = backed_fitting([read(raw)], scene, made.claims.records, kept_from=lambda _: apart)
     return [text for _, text in found]
 
 
@@ -123,6 +123,6 @@ def test_devices_that_are_kept_and_nodes_that_others_keep_are_not_judged() -> No
 )
 def test_a_class_has_a_side_if_it_asks_for_the_attribute_alone(expression: str, side: bool | None) -> None:
     selector = {"cel": {"expression": expression}}
-    assert claimfacts.side_of({"selectors": [selector]}) is side
-    assert claimfacts.side_of({"selectors": [selector, selector]}) is None
-    assert claimfacts.side_of({}) is None
+    assert claim_facts.side_of({"selectors": [selector]}) is side
+    assert claim_facts.side_of({"selectors": [selector, selector]}) is None
+    assert claim_facts.side_of({}) is None

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from simulator.invariants import NODES, QUEUES
+from simulator.checks.checker import NODES, QUEUES
 from tests.simulator.checks.rooms import holding
 from tests.simulator.made_up import NODE, Story, node
 from wire import names

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from simulator.invariants import BIND_REQUESTS
+from simulator.checks.checker import BIND_REQUESTS
 from tests.simulator.made_up import Story, pod
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from simulator import facts
+from simulator.checks import facts
 from simulator.checks.claims import Claims
 from tests.simulator.checks.claim_stories import ClaimStory, claiming
 from tests.simulator.made_up import reservation

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from simulator.checks.claims_at_rest import fitting
-from simulator.checks.room import Room
-from simulator.checks.telling import Scene
-from simulator.facts import PodFacts
-from simulator.facts import pod as read
-from simulator.minimums import Minimums
+from simulator.checks.facts import PodFacts
+from simulator.checks.facts import pod as read
+from simulator.checks.fit import Room
+from simulator.checks.gangs import Minimums
+from simulator.checks.messages import Scene
 from tests.simulator.checks.claim_stories import ClaimStory, claiming
 from wire import names
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from simulator.checks.evicting import MOST
+from simulator.checks.checker import BUDGETS, ROOM
+from simulator.checks.evictions import MOST
 from simulator.checks.limits import Lateness
-from simulator.invariants import BUDGETS, ROOM
 from tests.simulator.checks.rooms import RoomStory, holding, intent, record
 from tests.simulator.made_up import pod, version
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from simulator.checks.in_vain import CLAIM_PAUSE_S, SERVED_S
-from simulator.invariants import NODES, QUEUES
+from simulator.checks.checker import NODES, QUEUES
+from simulator.checks.preemption import CLAIM_PAUSE_S, SERVED_S
 from tests.simulator.checks.rooms import RoomStory, holding, intent
 from tests.simulator.made_up import node
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from simulator.invariants import BIND_REQUESTS, NODES
+from simulator.checks.checker import BIND_REQUESTS, NODES
 from tests.simulator.checks.rooms import RoomStory, holding, intent
 from tests.simulator.made_up import node, pod, reservation, share, version
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from simulator.checks.checker import BIND_REQUESTS, NODES
 from simulator.checks.ledgers import Ledger, Row
-from simulator.invariants import BIND_REQUESTS, NODES
 from tests.simulator.made_up import NODE, Story, granted, node, pod, reservation, whole
 
 MIB = 16 * 1024

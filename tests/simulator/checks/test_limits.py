@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from simulator.checks.checker import BIND_REQUESTS, POD_GROUPS, PODS, QUEUES
 from simulator.checks.limits import Lateness
-from simulator.invariants import BIND_REQUESTS, POD_GROUPS, PODS, QUEUES
 from tests.simulator.checks.claim_stories import ClaimStory
 from tests.simulator.made_up import Story, pod
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from simulator.devices import Device
-from simulator.invariants import NODES, POD_GROUPS
+from simulator.checks.checker import NODES, POD_GROUPS
+from simulator.nodes.device_manager import Device
 from tests.simulator.made_up import Story, granted, granted_memory, node, pod_group, reservation, waiting, whole
 from tests.steps import counted
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from simulator.checks.checker import BIND_REQUESTS, NODES, POD_GROUPS
 from simulator.checks.limits import Lateness
-from simulator.invariants import BIND_REQUESTS, NODES, POD_GROUPS
 from tests.simulator.made_up import NODE, Story, node, pod, pod_group, reservation
 from wire import names
 

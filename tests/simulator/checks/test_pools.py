@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from simulator import facts, roomrecord
-from simulator.checks import counting
+from simulator.checks import facts, ledgers, nominations
+from simulator.checks.checker import QUEUES
+from simulator.checks.facts import PodFacts
+from simulator.checks.fit import Room
+from simulator.checks.messages import Scene
 from simulator.checks.pools import Pools
-from simulator.checks.room import Room
-from simulator.checks.telling import Scene
-from simulator.facts import PodFacts
-from simulator.invariants import QUEUES
 from tests.simulator.checks.rooms import RoomStory, holding, intent
 from tests.simulator.made_up import Story
 from wire import names
@@ -28,9 +27,9 @@ def _pod(label: str = "", group: str = "") -> PodFacts:
     return facts.pod({"metadata": metadata, "spec": {"containers": [{"name": "main"}]}, "status": {}})
 
 
-def _node(name: str, pool: str = "") -> counting.NodeFacts:
+def _node(name: str, pool: str = "") -> ledgers.NodeFacts:
     labels: dict[str, Any] = {KEY: pool} if pool else {}
-    return counting.node({"metadata": {"name": name, "labels": labels}, "spec": {}, "status": {}})
+    return ledgers.node({"metadata": {"name": name, "labels": labels}, "spec": {}, "status": {}})
 
 
 @pytest.mark.parametrize(
@@ -111,4 +110,4 @@ def test_what_victims_left_is_kept_from_pods_of_the_pool(pool: str, broken: set[
     ("name", "pool"), [("moorage-room", ""), ("moorage-room-a", "a"), ("moorage-room-", None), ("room-a", None)]
 )
 def test_each_pool_has_a_record_of_its_own(name: str, pool: str | None) -> None:
-    assert roomrecord.pool_of(name) == pool
+    assert nominations.pool_of(name) == pool

@@ -8,8 +8,8 @@ import pytest
 
 from scheduler.conditions.messages import told
 from scheduler.core.model.verdict import Code, QueueCause, Verdict
-from simulator.checks import queuetelling
-from simulator.checks.queuetree import QueueTree
+from simulator.checks import queues
+from simulator.checks.queues import QueueTree
 from tests.simulator.checks.test_limits import queue
 
 TREE = QueueTree({
@@ -29,7 +29,7 @@ def _used(at: str, _: str, of_fixed: bool) -> tuple[Fraction, Fraction]:
 def untrue(code: Code, team: str = "a", *, name: str = "a", cause: QueueCause | None = None) -> list[str]:
     """What is found of the product's own words."""
     text = told(Verdict(code=code, detail=name, queue=cause)).message
-    found = queuetelling.untrue(text, team, TREE, _used)
+    found = queues.untrue(text, team, TREE, _used)
     return list(found)
 
 
@@ -77,5 +77,5 @@ def test_a_queue_that_can_not_be_used_is_one(code: Code, team: str, name: str, i
 def test_pods_that_vanished_may_be_counted(held: int, is_found: bool) -> None:
     text = told(Verdict(code=Code.OVER_LIMIT, detail="top", queue=amounts("top", 20 * NANO, held * NANO, 15 * NANO)))
     tree = QueueTree({"top": queue("top", limit=20)["spec"]})
-    said = queuetelling.untrue(text.message, "top", tree, lambda *_: (Fraction(10), Fraction(20)))
+    said = queues.untrue(text.message, "top", tree, lambda *_: (Fraction(10), Fraction(20)))
     assert bool(list(said)) == is_found

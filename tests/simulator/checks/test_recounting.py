@@ -6,12 +6,10 @@ from typing import Any
 
 from typing_extensions import override
 
-from simulator import facts
-from simulator.checks import counting
-from simulator.checks.ledgers import Ledger, Row
-from simulator.checks.recounting import Recount
-from simulator.facts import PodFacts
-from simulator.invariants import NODES
+from simulator.checks import facts, ledgers
+from simulator.checks.checker import NODES
+from simulator.checks.facts import PodFacts
+from simulator.checks.ledgers import Ledger, Recount, Row
 from tests.simulator.made_up import NODE, Story, granted, node, reservation, whole
 
 GPU = "nvidia.com/gpu"
@@ -35,7 +33,7 @@ def row(gpus: int, *, pods: int = 8, **shared: int) -> Row:
 
 def one_node(*pods: dict[str, Any]) -> tuple[Recount, Counted]:
     live = Counted({raw["metadata"]["uid"]: facts.pod(raw) for raw in pods})
-    return Recount(live, {NODE: dict.fromkeys(live)}, {NODE: counting.node(node(gpus=3))}), live
+    return Recount(live, {NODE: dict.fromkeys(live)}, {NODE: ledgers.node(node(gpus=3))}), live
 
 
 def test_a_node_is_counted_once_while_nothing_of_it_changes() -> None:

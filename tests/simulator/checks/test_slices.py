@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from simulator.invariants import PODS
-from simulator.witness import Freed, Held, Record, Started, Stopped
+from simulator.checks.checker import PODS
+from simulator.nodes.ground_truth import Freed, Held, Record, Started, Stopped
 from tests.simulator.made_up import Story, reservation
 from wire import names
 

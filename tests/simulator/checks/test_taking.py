@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from simulator.checks.checker import POD_GROUPS, QUEUES
 from simulator.checks.limits import Lateness
-from simulator.invariants import POD_GROUPS, QUEUES
 from tests.simulator.checks.rooms import RoomStory, holding, intent
 from tests.simulator.made_up import pod_group
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from simulator.invariants import NODES, POD_GROUPS
+from simulator.checks.checker import NODES, POD_GROUPS
 from tests.simulator.made_up import Story, granted, node, pod, pod_group, reservation, waiting, whole
 
 NO_NODE = "no nodes with enough resources were found: "

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from simulator.checks.writes import Bounds
-from simulator.invariants import POD_GROUPS
+from simulator.checks.checker import POD_GROUPS
+from simulator.checks.evictions import Bounds
 from tests.simulator.made_up import Story, pod, pod_group
 
 GANG = {"pod-group-name": "gang"}

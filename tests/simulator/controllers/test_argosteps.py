@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from kube.client.resources import JOBS, PODS
-from simulator.controllers.argosteps import MOST_CHARS, first, rendered
+from simulator.controllers.argo import MOST_CHARS, first, rendered
+from simulator.controllers.pods import Malformed
 from simulator.manifests import MalformedManifest, Reader
-from simulator.podmaking import Malformed
 
 JOB = """
 apiVersion: batch/v1

@@ -8,9 +8,9 @@ import pytest
 
 from kube.client.resources import JOBS, POD_GROUPS, PODS
 from scheduler.core.convert.pod_groups import pod_group_record
-from simulator.controllers.table import Workload, expand, is_known
-from simulator.expanding import Expander
-from simulator.podmaking import MOST_PODS, Malformed
+from simulator.controllers.kubernetes import Expander
+from simulator.controllers.pods import MOST_PODS, Malformed
+from simulator.controllers.registry import Workload, expand, is_known
 from wire import gangs, names
 
 TEMPLATE: dict[str, Any] = {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"name": "c", "image": "x"}]}}

@@ -13,11 +13,11 @@ import anyio
 from kube.client.resources import GPU_NODES, PODS
 from nodeagent.mig.partitioning import Carver
 from scheduler.settings import CarvingSettings, SchedulerSettings
-from simulator import shape
-from simulator.mig.layouts import SlicedNode
+from simulator.clock import VirtualClock
+from simulator.mig.hardware import SlicedNode
 from simulator.mig.nodes import SlicedNodes, SlicedRuntime
-from simulator.shape import NodeShape
-from simulator.virtualtime import VirtualClock
+from simulator.nodes import shape
+from simulator.nodes.shape import NodeShape
 from simulator.world import World, WorldSettings
 from wire import names
 

@@ -10,9 +10,7 @@ import pytest
 from anyio.abc import TaskGroup
 
 from nodeagent.core.mig_partitioning import NotDone
-from simulator.mig.driver import Driver, End
-from simulator.mig.layouts import SlicedNode, spot
-from simulator.mig.machine import SlicedMachine
+from simulator.mig.hardware import Driver, End, SlicedMachine, SlicedNode, spot
 
 AT = spot("1g.10gb@0")
 

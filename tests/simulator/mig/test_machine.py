@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nodeagent.core.mig_partitioning import NotDone
-from simulator.mig.layouts import SlicedNode, spot
-from simulator.mig.machine import SlicedMachine
+from simulator.mig.hardware import SlicedMachine, SlicedNode, spot
 
 
 def made(*slices: str, is_idle: bool = False, keeps_uuids: bool = True) -> tuple[SlicedMachine, str, list[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from simulator.traces.churn import NoLifetimes, churn
+from simulator.traces.replay import NoLifetimes, churn
 from simulator.traces.tally import Strategies
 from simulator.traces.trace import Trace
 from tests.simulator.traces.made_up import trace

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from simulator.traces import reading
+from simulator.clock import VirtualClock
+from simulator.traces import trace as reading
 from simulator.traces.arrivals import arrivals
 from simulator.traces.full import replay_in_full
 from simulator.traces.replay import replay
 from simulator.traces.tally import Strategies
 from simulator.traces.trace import Trace
-from simulator.virtualtime import VirtualClock
 from tests.conftest import AnyioBackend
 from tests.simulator.traces.made_up import trace
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from simulator.traces.go_random import GoRandom
+from simulator.traces.arrivals import GoRandom
 
 pytestmark = pytest.mark.thorough
 

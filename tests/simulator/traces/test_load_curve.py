@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from simulator.traces.load_curve import Point, at_load, load_curve
+from simulator.traces.tally import Point, at_load, load_curve
 
 pytestmark = pytest.mark.thorough
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from simulator.traces import reading
+from simulator.traces import trace
 from simulator.traces.trace import Ask, MalformedTrace, TraceNode, TracePod
 
 pytestmark = pytest.mark.thorough
@@ -29,12 +29,12 @@ def _written(folder: Path, name: str, text: str) -> Path:
 
 
 def test_nodes_and_pods_are_read_in_the_order_of_their_names(tmp_path: Path) -> None:
-    assert reading.read_nodes(_written(tmp_path, "n.csv", _NODES)) == (
+    assert trace.read_nodes(_written(tmp_path, "n.csv", _NODES)) == (
         TraceNode(name="a", cpu_milli=8_000, mem_mib=1_024, gpus=0),
         TraceNode(name="b", cpu_milli=96_000, mem_mib=393_216, gpus=8, model="G2"),
     )
     share = Ask(cpu_milli=12_000, mem_mib=16_384, gpus=1, gpu_milli=460, models=("V100M16", "T4"))
-    assert reading.read_pods(_written(tmp_path, "p.csv", _PODS)) == (
+    assert trace.read_pods(_written(tmp_path, "p.csv", _PODS)) == (
         TracePod(name="p1", ask=Ask(cpu_milli=6_000, mem_mib=12_288)),
         TracePod(name="p2", ask=share, lived_s=15),
         TracePod(name="p3", ask=Ask(cpu_milli=1, mem_mib=1, gpus=8, gpu_milli=1_000), lived_s=0),
@@ -43,18 +43,18 @@ def test_nodes_and_pods_are_read_in_the_order_of_their_names(tmp_path: Path) -> 
 
 def test_a_byte_order_mark_is_passed_over(tmp_path: Path) -> None:
     plain, marked = _written(tmp_path, "p.csv", _PODS), _written(tmp_path, "m.csv", f"\ufeff{_PODS}")
-    assert reading.read_pods(marked) == reading.read_pods(plain)
+    assert trace.read_pods(marked) == trace.read_pods(plain)
 
 
 def test_a_folder_has_files_plain_or_compressed(tmp_path: Path) -> None:
     (tmp_path / "openb_node_list_gpu_node.csv.xz").write_bytes(lzma.compress(_NODES.encode()))
     (tmp_path / "openb_pod_list_default.csv.gz").write_bytes(gzip.compress(_PODS.encode()))
     _written(tmp_path, "openb_pod_list_other.csv", _PODS)
-    assert len(reading.openb_nodes(tmp_path)) == 2
-    assert reading.openb_pods(tmp_path, "default") == reading.openb_pods(tmp_path, "other")
-    assert reading.openb_variants(tmp_path) == ["default", "other"]
+    assert len(trace.openb_nodes(tmp_path)) == 2
+    assert trace.openb_pods(tmp_path, "default") == trace.openb_pods(tmp_path, "other")
+    assert trace.openb_variants(tmp_path) == ["default", "other"]
     with pytest.raises(MalformedTrace, match=r"no openb_pod_list_third.*variants there: default, other"):
-        reading.openb_pods(tmp_path, "third")
+        trace.openb_pods(tmp_path, "third")
 
 
 _HEAD = "name,cpu_milli,memory_mib,num_gpu,gpu_milli\n"
@@ -76,21 +76,21 @@ _HEAD = "name,cpu_milli,memory_mib,num_gpu,gpu_milli\n"
 )
 def test_what_is_wrong_is_refused_with_its_place(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(MalformedTrace, match=says):
-        reading.read_pods(_written(tmp_path, "p.csv", text))
+        trace.read_pods(_written(tmp_path, "p.csv", text))
 
 
 @pytest.mark.parametrize("name", ["p.csv", "p.csv.xz", "p.csv.gz"])
 def test_a_file_that_is_none_is_refused(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     with pytest.raises(MalformedTrace, match="not readable as CSV"):
-        reading.read_pods(path)
+        trace.read_pods(path)
     path.write_bytes(b"\xff\x00broken")
     with pytest.raises(MalformedTrace):
-        reading.read_pods(path)
+        trace.read_pods(path)
 
 
 def test_a_small_file_that_unpacks_to_very_much_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "p.csv.xz"
     path.write_bytes(lzma.compress(_HEAD.encode() + b"x" * (1 << 20)))
     with pytest.raises(MalformedTrace, match=r"characters|field larger"):
-        reading.read_pods(path)
+        trace.read_pods(path)

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from simulator.traces import reading
+from simulator.traces import trace as reading
 from simulator.traces.arrivals import Arrivals, arrivals
-from simulator.traces.load_curve import at_load
 from simulator.traces.records import REPLAYED, Records, node_name
 from simulator.traces.replay import PricesFrom, replay
-from simulator.traces.tally import Run, Strategies
+from simulator.traces.tally import Run, Strategies, at_load
 from simulator.traces.trace import Ask, Trace
 from tests.simulator.traces.made_up import trace
 

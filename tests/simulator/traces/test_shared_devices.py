@@ -10,8 +10,7 @@ from gpu.bind_request import PlannedDevice
 from gpu.share import NANO_PER_DEVICE
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.settings import Settings
-from simulator.traces.records import node_record
-from simulator.traces.shared_devices import SharedDevices
+from simulator.traces.records import SharedDevices, node_record
 from simulator.traces.trace import TraceNode
 
 pytestmark = pytest.mark.thorough

@@ -7,9 +7,8 @@ from collections import Counter
 import msgspec
 import pytest
 
-from simulator.week.arrivals import DAY_H, HOUR_S, Job, arrivals, weight
-from simulator.week.university import university
-from simulator.week.workload import When
+from simulator.week.jobs import DAY_H, HOUR_S, Job, arrivals, weight
+from simulator.week.workload import When, university
 from tests.simulator.week.small import two_teams
 
 pytestmark = pytest.mark.thorough

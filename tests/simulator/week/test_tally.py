@@ -6,7 +6,7 @@ import pytest
 
 from scheduler.core.model.quota import QueueRecord, Resources
 from scheduler.core.report.state import QueueState
-from simulator.week.arrivals import HOUR_S, Job
+from simulator.week.jobs import HOUR_S, Job
 from simulator.week.tally import Tally
 
 pytestmark = pytest.mark.thorough

@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 
 from scheduler.core.model.settings import Settings
-from simulator.week.arrivals import HOUR_S
+from simulator.week.jobs import HOUR_S
 from simulator.week.week import Week, simulated
 from tests.simulator.week.small import crowded, single_gpus, two_teams
 from tests.whole import IS_WHOLE

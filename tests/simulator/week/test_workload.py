@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from simulator.week.university import LOAD_PERCENT, university
-from simulator.week.workload import MalformedWorkload, workload
+from simulator.week.workload import LOAD_PERCENT, MalformedWorkload, university, workload
 from tests.simulator.week.small import two_teams, written
 
 pytestmark = pytest.mark.thorough

@@ -112,8 +112,8 @@ def test_a_first_look_is_at_the_tests_of_the_module_and_its_folder() -> None:
 
 
 def test_the_server_in_memory_is_held_against_the_contract_too() -> None:
-    paths = {stage.name: stage.paths for stage in stages(ROOT, "kube/memory/pods.py")}
-    assert paths["folder"] == ("tests/kube/memory", "tests/contract")
+    paths = {stage.name: stage.paths for stage in stages(ROOT, "simulator/apiserver/pods.py")}
+    assert paths["folder"] == ("tests/simulator/apiserver", "tests/contract")
     assert paths["package"] == ("tests/kube", "tests/contract")
 
 

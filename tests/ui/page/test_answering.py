@@ -17,7 +17,7 @@ from kube.client.api import Api
 from kube.client.clock import SystemClock
 from kube.client.resources import NODES, PODS
 from kube.client.retry import Retry
-from kube.memory.server import MemoryApiServer
+from simulator.apiserver.server import MemoryApiServer
 from tests.conftest import AnyioBackend
 from tests.ui.page.reviews import RIGHTS, USERS, Reviewer
 from tests.ui.page.serving import Served, served

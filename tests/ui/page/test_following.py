@@ -16,7 +16,7 @@ from kube.client.clock import SystemClock
 from kube.client.resources import EVENTS, NODES, PODS
 from kube.client.retry import Retry
 from kube.client.transport import Response, Transport
-from kube.memory.server import MemoryApiServer
+from simulator.apiserver.server import MemoryApiServer
 from tests.conftest import AnyioBackend
 from tests.ui.page.test_answering import plain_node, plain_pod
 from tests.ui.page.test_frames import drawn

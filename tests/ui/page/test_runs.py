@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from runtime.text import BadInput
-from simulator.virtualtime import VirtualClock
+from simulator.clock import VirtualClock
 from tests.conftest import AnyioBackend
 from tests.scheduler.core.objects import NANO, bound, changed, node, pod, pod_group, queue, reservation
 from tests.ui.page.reviews import Reviewer

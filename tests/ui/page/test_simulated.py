@@ -14,9 +14,9 @@ import pytest
 
 from cli.main import main
 from kube.client.resources import PODS
-from simulator import shape
+from simulator.clock import VirtualClock
 from simulator.manifests import load
-from simulator.virtualtime import VirtualClock
+from simulator.nodes import shape
 from simulator.world import World
 from tests.cli.simulation.test_manifests import pod
 from tests.conftest import AnyioBackend

@@ -13,8 +13,8 @@ from kube.client.clock import SystemClock
 from kube.client.config import Credentials
 from kube.client.resources import CONFIG_MAPS, NODES, POD_GROUPS, PODS, QUEUES
 from kube.client.retry import Retry
-from kube.memory.server import MemoryApiServer
 from scheduler.core.preemption import nomination_record
+from simulator.apiserver.server import MemoryApiServer
 from tests.conftest import AnyioBackend
 from tests.ui.explain.test_client import ANSWER, ApiServer
 from ui.explain import client, explanation, tables

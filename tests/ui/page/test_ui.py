@@ -20,8 +20,8 @@ from cli.main import main
 from kube.client.clock import SystemClock
 from kube.client.resources import NODES, PODS
 from runtime.settings.page import is_loopback
-from simulator import shape
-from simulator.violations import SOUND
+from simulator.checks.violations import SOUND
+from simulator.nodes import shape
 from tests.cli.simulation.test_manifests import pod
 from tests.conftest import AnyioBackend
 from tools.ports import free_port

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from kube.client.resources import DEVICE_TAINT_RULES, PODS
-from kube.memory import types
-from kube.memory.calls import Call
-from kube.memory.faults import Fault
 from runtime.options.selection import POD
 from scheduler.settings import SchedulerSettings
+from simulator.apiserver import types
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import Fault
 from simulator.world import World, WorldSettings
 from tests.conftest import AnyioBackend
 from tests.scheduler import stage

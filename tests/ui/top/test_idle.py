@@ -10,8 +10,8 @@ import pytest
 
 from kube.client.api import Api
 from kube.client.retry import Retry
-from kube.memory.server import MemoryApiServer
-from simulator.virtualtime import VirtualClock
+from simulator.apiserver.server import MemoryApiServer
+from simulator.clock import VirtualClock
 from tests.conftest import AnyioBackend
 from ui.commands.top import Top
 from ui.leaders import Leaders

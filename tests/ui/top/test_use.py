@@ -17,10 +17,10 @@ from gpu.share import NANO_PER_DEVICE
 from kube.client.api import Api
 from kube.client.resources import GPU_NODES, NODES, PODS
 from kube.client.retry import Retry
-from kube.memory.server import MemoryApiServer
-from kube.memory.types import MOORAGE
-from simulator.seeding import SERVICE_ACCOUNTS
-from simulator.virtualtime import VirtualClock
+from simulator.apiserver.server import MemoryApiServer
+from simulator.apiserver.types import MOORAGE
+from simulator.clock import VirtualClock
+from simulator.installation import SERVICE_ACCOUNTS
 from tests.conftest import AnyioBackend
 from ui.commands.top import Top
 from ui.page.values import Changes, Device, NodeCard, PodLine, Tenant

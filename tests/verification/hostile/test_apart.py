@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from simulator import shape
+from simulator.nodes import shape
 from verification.hostile import workload
 from verification.hostile.actions import APART, CreatePod
 from verification.hostile.apart import spread_out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from simulator import shape
+from simulator.nodes import shape
 from verification.hostile import claim_actions, claiming, workload
 from verification.hostile.actions import Action, CreatePod
 from verification.hostile.claim_actions import CreateResourceClaim, CreateVolumeClaim, PublishDevices

@@ -7,7 +7,7 @@ from collections import Counter
 
 import msgspec
 
-from simulator import shape
+from simulator.nodes import shape
 from verification.hostile import contending
 from verification.hostile.actions import Action, CreatePod, CreatePodGroup, DeletePod
 from verification.hostile.faults.nodes import SlowStarts

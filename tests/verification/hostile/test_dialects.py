@@ -9,7 +9,7 @@ import msgspec
 from gpu.dialects.settings import DialectSettings
 from gpu.translate import combine
 from gpu.translation import Refusal
-from simulator import shape
+from simulator.nodes import shape
 from verification.hostile import dialects, workload
 from verification.hostile.actions import Action, CreatePod
 from wire.core import Pod

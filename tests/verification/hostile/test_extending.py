@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from simulator.devices import make_devices
+from simulator.nodes.device_manager import make_devices
 from verification.hostile import extending
 from verification.hostile.actions import MAIN, CreatePod, EditPod
 from verification.hostile.claim_actions import PublishDevices, RunDriver

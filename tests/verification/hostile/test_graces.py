@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-from simulator import shape
+from simulator.nodes import shape
 from verification.hostile import workload
 from verification.hostile.actions import CreatePod, DeletePod
 from verification.hostile.graces import STOPS_S, stretched

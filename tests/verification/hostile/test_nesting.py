@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from simulator.minimums import Minimums
+from simulator.checks.gangs import Minimums
 from verification.hostile import nesting
 from verification.hostile.actions import CreatePodGroup, Part
 from wire import names

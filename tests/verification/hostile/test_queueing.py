@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-from simulator import shape
+from simulator.nodes import shape
 from verification.hostile import queueing, workload
 from verification.hostile.actions import Action, ChangePodGroup, CreatePod, CreatePodGroup, EditPod
 from verification.hostile.queue_actions import CreateQueue, DeleteOwner, DeleteQueue, EditQueue

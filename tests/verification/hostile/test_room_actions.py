@@ -11,7 +11,7 @@ import pytest
 from kube.client import errors
 from kube.client.resources import PODS
 from tests.conftest import AnyioBackend
-from tests.kube.memory.calls import send
+from tests.simulator.apiserver.calls import send
 from tests.simulator.test_world import world
 from verification.hostile.actions import Action, CreatePod
 from verification.hostile.room_actions import CreateBudget, DeleteBudget, EditBudget

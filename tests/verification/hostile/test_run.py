@@ -12,8 +12,8 @@ from typing_extensions import override
 
 from kube.client.api import Api
 from kube.client.transport import Response
-from kube.memory.transport import MemoryTransport
-from simulator.parts import Parts
+from simulator.apiserver.transport import MemoryTransport
+from simulator.components import Parts
 from verification.hostile.actions import CreatePod
 from verification.hostile.run import CRASH, EDGE, HANG, run
 from verification.hostile.scenario import MalformedScript, Scenario, Script, decode, encode, scenario_of

@@ -7,7 +7,7 @@ import random
 import msgspec
 import pytest
 
-from simulator.mig.layouts import PROFILES, size, spot
+from simulator.mig.hardware import PROFILES, size, spot
 from verification.hostile import slicing
 from verification.hostile.actions import CreatePod, CreatePodGroup
 from verification.hostile.faults.kinds import OF_CARVING

@@ -18,8 +18,8 @@ from gpu.limits import MemoryCaps
 from gpu.translation import Refusal
 from kube.client.resources import PODS
 from kube.client.transport import Response
-from kube.memory.responses import HEADERS
 from scheduler.settings import SchedulerSettings
+from simulator.apiserver.struck import HEADERS
 from tests.conftest import AnyioBackend
 from tests.verification.hostile.faults.grounds import NAMESPACE, Stage, stage
 from verification.hostile.faults.processes import OlderVersion

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from simulator import shape
+from simulator.nodes import shape
 from verification.hostile import (
     claim_actions,
     extended_actions,

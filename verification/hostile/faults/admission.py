@@ -12,11 +12,11 @@ import random
 import anyio
 from typing_extensions import override
 
-from kube.memory.faults import ReviewFault
+from simulator.apiserver.faults import ReviewFault
 from verification.hostile.faults.ground import Ground
 from verification.hostile.faults.timed import Timed
 
-#: Our webhooks, as simulator/hooks.py names them. The API server's own policies can't be away.
+#: Our webhooks, as simulator/components.py names them. The API server's own policies can't be away.
 _OURS = ("mutate.moorage.dev", "validate.moorage.dev", "queues.moorage.dev", "podgroups.moorage.dev")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 from typing_extensions import override
 
-from simulator.nodeagent import NodeAgent
+from simulator.nodes.agent import NodeAgent
 from verification.hostile.faults.ground import Ground
 from verification.hostile.faults.timed import Timed
 

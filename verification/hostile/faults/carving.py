@@ -14,9 +14,9 @@ from typing_extensions import override
 
 from kube.client import errors
 from kube.client.resources import GPU_NODES, PODS
-from kube.memory.calls import Call
-from kube.memory.faults import Fault
-from simulator.mig.driver import End, Moment
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import Fault
+from simulator.mig.hardware import End, Moment
 from simulator.mig.nodes import SlicedRuntime
 from simulator.policies import AGENT
 from verification.hostile.faults.ground import READS, Ground

@@ -19,8 +19,8 @@ from kube.client.resources import (
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
 )
-from kube.memory.calls import Call
-from kube.memory.faults import Fault
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import Fault
 from verification.hostile.actions import NAMESPACE
 from verification.hostile.claim_actions import MEMORY, Offered, remove_slices, slices, tainted
 from verification.hostile.faults.ground import READS, Ground

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
+from simulator.nodes.shape import NodeShape
 from simulator.policies import AGENT
-from simulator.shape import NodeShape
 from verification.hostile.faults.kinds import KINDS, OF_AGENTS, OF_CARVING, OF_CLAIMS, OF_ROOM, Fault
 
 #: Users on the API server other than the components that may be struck (simulator/world.py, replicas.py).

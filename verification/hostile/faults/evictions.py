@@ -12,8 +12,8 @@ import anyio
 from typing_extensions import override
 
 from kube.client.resources import PODS
-from kube.memory.calls import Call
-from kube.memory.faults import Fault
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import Fault
 from verification.hostile.faults.ground import Ground
 from verification.hostile.faults.requests import Requests
 from verification.hostile.faults.timed import Timed

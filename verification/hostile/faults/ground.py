@@ -15,13 +15,12 @@ from kube.client import errors
 from kube.client.api import Api
 from kube.client.resources import PODS
 from kube.client.retry import Retry
-from kube.memory.calls import Call
-from kube.memory.faults import Listener, RepeatRule, RequestRule, ReviewRule, WatchRule
-from kube.memory.server import MemoryApiServer
-from simulator.component import Component
-from simulator.kubelet import Kubelet
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import Listener, RepeatRule, RequestRule, ReviewRule, WatchRule
+from simulator.apiserver.server import MemoryApiServer
 from simulator.mig.nodes import SlicedRuntime
-from simulator.replicas import BINDER
+from simulator.nodes.kubelet import Kubelet
+from simulator.replicas import BINDER, Component
 from simulator.world import World
 from verification.hostile.versions import Versions
 from wire import names

@@ -15,8 +15,8 @@ import anyio
 import msgspec
 
 from kube.client.resources import NODES, PODS
-from simulator import nodeobject
-from simulator.kubelet import Kubelet
+from simulator.nodes import node_object
+from simulator.nodes.kubelet import Kubelet
 from verification.hostile.faults.ground import Ground
 from wire.core import Pod, Toleration
 
@@ -105,7 +105,7 @@ class LifeCycle:
             await self.delete(pod, grace_s=0)
 
     async def _condition(self, *, is_ready: bool) -> None:
-        condition = nodeobject.readiness(is_ready=is_ready, now=self._kubelet.now())
+        condition = node_object.readiness(is_ready=is_ready, now=self._kubelet.now())
         await self._patch({"status": {"conditions": [condition]}}, subresource="status")
 
     async def _patch(self, body: dict[str, Any], *, subresource: str = "") -> None:

@@ -7,7 +7,7 @@ from typing import ClassVar
 import msgspec
 from typing_extensions import override
 
-from simulator.kubelet import Kubelet
+from simulator.nodes.kubelet import Kubelet
 from verification.hostile.faults.ground import Ground
 from verification.hostile.faults.lifecycle import LifeCycle, Patience
 from verification.hostile.faults.nodes import Away, OnNode

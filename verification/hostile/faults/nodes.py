@@ -12,7 +12,7 @@ import anyio
 from typing_extensions import override
 
 from kube.client import errors
-from simulator.kubelet import Kubelet
+from simulator.nodes.kubelet import Kubelet
 from verification.hostile.faults.ground import Ground
 from verification.hostile.faults.lifecycle import LifeCycle, Patience
 from verification.hostile.faults.timed import LOST_DEVICE, Timed

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from kube.client import errors
 from kube.client.resources import LEASES, NAMESPACES, PODS
-from simulator import seeding
+from simulator import installation
 from verification.hostile.actions import NAMESPACE
 from verification.hostile.faults.ground import Ground
 from verification.hostile.faults.timed import LOST_DEVICE, Timed
@@ -59,9 +59,9 @@ async def _is_home(ground: Ground) -> bool:
         if found.metadata.deletion_timestamp:
             return False
     except errors.NotFound:
-        await ground.insist(lambda: ground.api.create(NAMESPACES, seeding.named(names.RESERVATION_NAMESPACE)))
-    account, namespace = seeding.named(names.RESERVATION_SERVICE_ACCOUNT), names.RESERVATION_NAMESPACE
-    await ground.insist(lambda: ground.api.create(seeding.SERVICE_ACCOUNTS, account, namespace=namespace))
+        await ground.insist(lambda: ground.api.create(NAMESPACES, installation.named(names.RESERVATION_NAMESPACE)))
+    account, namespace = installation.named(names.RESERVATION_SERVICE_ACCOUNT), names.RESERVATION_NAMESPACE
+    await ground.insist(lambda: ground.api.create(installation.SERVICE_ACCOUNTS, account, namespace=namespace))
     return True
 
 

@@ -11,8 +11,8 @@ from typing import Literal
 import anyio
 from typing_extensions import override
 
-from kube.memory.calls import Call
-from simulator.component import Component
+from simulator.apiserver.calls import Call
+from simulator.replicas import Component
 from verification.hostile.faults.ground import READS, Ground
 from verification.hostile.faults.timed import Timed
 from verification.hostile.versions import FIELDS

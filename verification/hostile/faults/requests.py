@@ -12,8 +12,8 @@ from typing import ClassVar, Literal
 import anyio
 from typing_extensions import override
 
-from kube.memory.calls import Call
-from kube.memory.faults import Fault
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import Fault
 from verification.hostile.faults.ground import READS, Ground, is_struck
 from verification.hostile.faults.timed import Timed
 

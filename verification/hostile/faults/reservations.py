@@ -10,8 +10,8 @@ import anyio
 from typing_extensions import override
 
 from kube.client.resources import PODS
-from simulator.kubelet import Kubelet
-from simulator.settings import NO_FAULT, ReservationFault
+from simulator.nodes.kubelet import Kubelet
+from simulator.nodes.shape import NO_FAULT, ReservationFault
 from verification.hostile.faults.ground import Ground
 from verification.hostile.faults.nodes import OnNode
 from verification.hostile.faults.timed import LOST_DEVICE, Timed

@@ -16,9 +16,9 @@ from typing_extensions import override
 
 from kube.client import errors
 from kube.client.resources import CONFIG_MAPS, POD_DISRUPTION_BUDGETS, PODS, QUEUES, Resource
-from kube.memory.calls import Call
-from kube.memory.faults import Fault
-from simulator import roomrecord
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import Fault
+from simulator.checks import nominations
 from verification.hostile.actions import NAMESPACE
 from verification.hostile.faults.ground import Ground
 from verification.hostile.faults.requests import Requests
@@ -55,9 +55,9 @@ class RoomDeleted(Timed, frozen=True, kw_only=True, tag="room-deleted"):
                 await anyio.sleep(self.every_s)
 
 
-async def _intents(ground: Ground) -> list[roomrecord.Intent]:
+async def _intents(ground: Ground) -> list[nominations.Intent]:
     found = await ground.insist(lambda: ground.api.get(CONFIG_MAPS, names.ROOM, namespace=names.SYSTEM_NAMESPACE))
-    return [] if found is None else roomrecord.intents(msgspec.to_builtins(found))
+    return [] if found is None else nominations.intents(msgspec.to_builtins(found))
 
 
 class HolderGoes(Timed, frozen=True, kw_only=True, tag="holder-goes"):

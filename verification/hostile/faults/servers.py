@@ -5,8 +5,8 @@ from __future__ import annotations
 import anyio
 from typing_extensions import override
 
-from kube.memory.calls import Call
-from kube.memory.faults import Fault
+from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import Fault
 from verification.hostile.faults.ground import Ground, is_struck
 from verification.hostile.faults.timed import Timed
 

@@ -11,7 +11,7 @@ from typing import Final
 import anyio
 from typing_extensions import override
 
-from kube.memory.calls import Call
+from simulator.apiserver.calls import Call
 from verification.hostile.faults.ground import Ground, is_struck
 from verification.hostile.faults.timed import Timed
 

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from kube.client.resources import BIND_REQUESTS, NODES, POD_GROUPS, PODS, QUEUES
-from kube.memory.types import ResourceType
+from simulator.apiserver.types import ResourceType
 
 KINDS: Final = {(each.group, each.plural) for each in (NODES, PODS, POD_GROUPS, QUEUES, BIND_REQUESTS)}
 

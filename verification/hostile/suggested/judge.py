@@ -18,9 +18,9 @@ import msgspec
 
 from kube.client.clock import Clock
 from kube.client.resources import PODS
-from kube.memory.types import ResourceType
 from scheduler.app import Scheduler
 from scheduler.core.model.settings import Settings
+from simulator.apiserver.types import ResourceType
 from verification.hostile.faults import clocks
 from verification.hostile.suggested.history import Change, History, Key, is_decided_by
 from verification.hostile.suggested.past import Past

@@ -16,8 +16,9 @@ from scheduler.core.nodes.table import GPUS, Int64s
 from scheduler.core.scores.registry import SCORES
 from scheduler.core.scores.score import KEY_END, Look, Score, Wanted
 from scheduler.settings import SchedulerSettings
-from simulator import manifests, outcome, shape
-from simulator.virtualtime import VirtualClock
+from simulator import manifests, outcome
+from simulator.clock import VirtualClock
+from simulator.nodes import shape
 from simulator.world import World, WorldSettings
 from tests.conftest import AnyioBackend
 from tests.scheduler.core.objects import NANO, feed, node, pod, reservation

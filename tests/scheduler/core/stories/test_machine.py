@@ -25,7 +25,7 @@ from scheduler.core.model.plan import Alone, Entry, Explain, Gang, Placement, Pl
 from scheduler.core.model.quota import DIMENSIONS
 from scheduler.core.model.verdict import Reasons
 from scheduler.core.queues.accounts import Accounts
-from simulator.minimums import Minimums
+from simulator.checks.gangs import Minimums
 from tests.scheduler.core.filters.beside import affinity, anti_affinity, term
 from tests.scheduler.core.filters.test_spread import spread
 from tests.scheduler.core.footprint import footprint

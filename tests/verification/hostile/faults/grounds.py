@@ -15,9 +15,9 @@ from anyio.abc import TaskGroup
 from kube.client.errors import Unreachable
 from kube.client.resources import NODES, PODS
 from kube.client.transport import Response
-from simulator import shape
-from simulator.parts import PRODUCT
-from simulator.virtualtime import VirtualClock
+from simulator.clock import VirtualClock
+from simulator.components import PRODUCT
+from simulator.nodes import shape
 from simulator.world import World, WorldSettings
 from verification.hostile.faults.ground import Ground
 from verification.hostile.faults.timed import Timed

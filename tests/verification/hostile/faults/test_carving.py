@@ -12,8 +12,7 @@ import pytest
 
 from kube.client.resources import GPU_NODES, PODS
 from nodeagent.core.mig_partitioning import NotDone
-from simulator.mig.driver import Moment
-from simulator.mig.layouts import spot
+from simulator.mig.hardware import Moment, spot
 from simulator.policies import AGENT
 from tests.simulator.mig.stage import NODE, stage
 from tests.simulator.mig.stage import Stage as Sliced

@@ -9,7 +9,7 @@ import anyio
 import msgspec
 import pytest
 
-from simulator import shape
+from simulator.nodes import shape
 from tests.verification.hostile.faults.grounds import stage
 from verification.hostile.faults.drawing import draw
 from verification.hostile.faults.kinds import KINDS, OF_AGENTS, OF_CARVING, OF_CLAIMS, OF_ROOM, Fault, unpromised

@@ -7,7 +7,7 @@ import pytest
 from kube.client import errors
 from kube.client.resources import LEASES, NAMESPACES
 from kube.lead.lease import LeaseSettings
-from simulator.settings import KubeletSettings
+from simulator.nodes.shape import KubeletSettings
 from tests.verification.hostile.faults.grounds import stage
 from verification.hostile.faults.objects import LeaseDeleted, NamespaceDeleted, ReservationsDeleted
 from wire import names

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from kube.lead.lease import LeaseSettings
-from kube.memory.calls import Call
+from simulator.apiserver.calls import Call
 from tests.verification.hostile.faults.grounds import Stage, stage
 from verification.hostile.faults.ground import READS
 from verification.hostile.faults.processes import Crash, CutOff, Pause, TwoLeaders

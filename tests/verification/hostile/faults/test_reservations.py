@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from kube.memory.calls import Call
-from simulator.witness import Started
+from simulator.apiserver.calls import Call
+from simulator.nodes.ground_truth import Started
 from tests.verification.hostile.faults import grounds
 from tests.verification.hostile.faults.grounds import stage
 from verification.hostile.faults.nodes import NodeCordoned

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kube.client.resources import PODS
-from simulator.settings import KubeletSettings
+from simulator.nodes.shape import KubeletSettings
 from tests.verification.hostile.faults.grounds import NAMESPACE, Stage, stage
 from verification.hostile.actions import Action, CreatePod
 from verification.hostile.faults.objects import ReservationsDeleted

@@ -9,7 +9,7 @@ import pytest
 from kube.client.api import Api
 from kube.client.resources import PODS
 from kube.client.retry import Retry
-from kube.memory.calls import Call
+from simulator.apiserver.calls import Call
 from tests.verification.hostile.faults.grounds import NAMESPACE, Heard, Stage, listen, stage
 from tests.verification.hostile.faults.test_watches import one_a_second
 from verification.hostile.faults.servers import ListExpired, ServerLags

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from kube.client.resources import NODES, POD_GROUPS, PODS, Resource
-from kube.memory.types import ResourceType
 from scheduler.core.model.settings import Settings
 from scheduler.core.what_if.group_changes import GPUS, Asking, Members
+from simulator.apiserver.types import ResourceType
 from tests.scheduler.core.objects import changed, ended, node, pod, pod_group
 from verification.hostile.suggested.history import History, is_decided_by
 from verification.hostile.suggested.past import Past

@@ -1,0 +1,410 @@
+"""S13 of those who take: a namespace that gives up what others are evicted for takes less and less often.
+
+What it keeps of one namespace counts only against what it gives up of that one.
+
+By own count of what the API server shows: intents on record for which pods of other namespaces were evicted, and
+whether their holders were there ten minutes later. The scheduler may count a holder a moment later than it went, so a
+wait is judged as that much shorter.
+
+S7 of the intents on record: who may be taken for whom, by own count of pods, PodGroups and Queues.
+
+Judged when an intent comes to be on record:
+
+- a gang keeps its minimum, or goes whole: its core is never taken in part;
+- preemption takes from pods of lower priority in the queue of the holder, reclaim from other queues;
+- a core is taken when its minimum has run for as long as a queue says that it is left alone;
+- where node pools have schedulers each, none takes pods of another pool, or for one;
+- reclaim takes nothing from a queue that is within its quota in every resource by then, as no share is below a quota.
+
+Who decides may have heard late of what changed. So a member that left a moment ago may count as there, one that came a
+moment ago as unknown, and nothing is judged of a PodGroup, a queue or a pod that was changed or moved just then. Shares
+of queues are not judged: fair shares are the scheduler's own arithmetic, which has a reference of its own.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Final
+
+from simulator.checks.facts import Json, PodFacts
+from simulator.checks.gangs import Gangs, Key
+from simulator.checks.limits import Limits
+from simulator.checks.nominations import ON_ITS_WAY_S, Intent, Standing
+from simulator.checks.queues import NOTHING, PER, Amounts, QueueTree
+from simulator.checks.violations import Findings
+from wire import names
+
+_PREEMPT: Final = "preempt"
+_RECLAIM: Final = "reclaim"
+_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
+    _PREEMPT: ("preemptMinRuntime",),
+    _RECLAIM: ("reclaimMinRuntime",),
+    "consolidation": ("preemptMinRuntime", "reclaimMinRuntime"),
+}
+_PARTS: Final = re.compile(r"(\d+)([hms])")
+_SECONDS: Final = {"h": 3600.0, "m": 60.0, "s": 1.0}
+#: A start is recorded in whole seconds.
+_ROUNDED_S: Final = 1.0
+
+
+@dataclass(slots=True)
+class _Member:
+    """A bound pod: since when it is one of its gang, since when it runs, and when it stopped to stay."""
+
+    pod: PodFacts
+    group: Key | None
+    since_s: float
+    started_s: float | None = None
+    left_s: float | None = None
+    use: Amounts = field(default_factory=lambda: NOTHING)
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """An intent, judged at a time. What changed since ``since_s`` nobody may know. ``going``: UIDs of victims."""
+
+    intent: Intent
+    going: set[str]
+    at_s: float
+    since_s: float
+    #: UIDs of victims of older intents.
+    gone: set[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Doubt:
+    """A queue that seems to have had to give what it had a right to, unless pods were on their way into it."""
+
+    at_s: float
+    queues: frozenset[str]
+    text: str
+
+
+@dataclass(slots=True, eq=False)
+class Taking:
+    """Judges intents. ``pods``: every pod that was ever seen, its last version."""
+
+    findings: Findings
+    limits: Limits
+    gangs: Gangs
+    pods: Mapping[str, PodFacts]
+    _members: dict[str, _Member] = field(default_factory=dict)
+    _of_group: dict[Key, dict[str, None]] = field(default_factory=dict)
+    #: When what a PodGroup says changed last.
+    _changed_s: dict[Key, float] = field(default_factory=dict)
+    _specs: dict[Key, Json] = field(default_factory=dict)
+    #: Intents (by pool and id) and victims that were judged.
+    _judged: dict[Key, set[str]] = field(default_factory=dict)
+    _doubts: deque[_Doubt] = field(default_factory=deque)
+
+    # --- what is there -----------------------------------------------------------------------------------------------
+    def pod(self, pod: PodFacts, at_s: float, *, is_there: bool) -> None:
+        """Take a version of a pod."""
+        known = self._members.get(pod.uid)
+        if not pod.node or not pod.is_ours or pod.is_reservation:
+            return
+        group = (pod.namespace, pod.pod_group) if pod.pod_group else None
+        if known is None or known.group != group:
+            if known is not None and known.group is not None:
+                self._of_group[known.group].pop(pod.uid, None)
+            started_s = known.started_s if known is not None else None
+            known = self._members[pod.uid] = _Member(pod, group, at_s, started_s)
+            if group is not None:
+                self._of_group.setdefault(group, {})[pod.uid] = None
+        known.pod = pod
+        known.use = self.limits.use_of(pod.uid) or known.use
+        if known.started_s is None and (pod.raw.get("status") or {}).get("startTime"):
+            known.started_s = at_s
+        if known.left_s is None and (not is_there or pod.deleting or pod.has_ended):
+            known.left_s = at_s
+
+    def pod_group(self, raw: Json, at_s: float) -> None:
+        """Take a version of a PodGroup."""
+        key, spec = (raw["metadata"].get("namespace", ""), raw["metadata"]["name"]), raw.get("spec") or {}
+        if self._specs.get(key) != spec:
+            self._specs[key], self._changed_s[key] = spec, at_s
+
+    # --- what is judged ----------------------------------------------------------------------------------------------
+    def record(self, pool: str, listed: Sequence[Intent], at_s: float, *, late_s: float) -> None:
+        """Judge a pool's intents as they stand now, once each. ``late_s``: for so long nobody may know."""
+        going = {victim.uid for intent in listed for victim in intent.victims}
+        gone = set[str]()
+        for intent in listed:
+            fresh = {victim.uid for victim in intent.victims} - self._judged.get(intent.key, set())
+            victims = [self._members[uid] for uid in sorted(fresh) if uid in self._members]
+            if victims:
+                for text in self._wrong(_Case(intent, going, at_s, at_s - late_s, set(gone)), victims):
+                    self.findings.add("S7", at_s, f"intent {intent.id}: {text}")
+            gone |= {victim.uid for victim in intent.victims}
+        others = {key: victims for key, victims in self._judged.items() if key[0] != pool}
+        self._judged = others | {intent.key: {victim.uid for victim in intent.victims} for intent in listed}
+
+    def judge(self, now_s: float, *, is_end: bool = False) -> None:
+        """Judge what may have had a reason that was still on its way."""
+        while self._doubts and (is_end or self._doubts[0].at_s + ON_ITS_WAY_S <= now_s):
+            one = self._doubts.popleft()
+            came = (each for each in self._members.values() if one.at_s <= each.since_s)
+            if not any(self.limits.queue_of(each.pod) in one.queues for each in came):
+                self.findings.add("S7", one.at_s, one.text)
+
+    def _wrong(self, case: _Case, victims: list[_Member]) -> Iterator[str]:
+        holders = [self.pods[uid] for uid in sorted(case.intent.holders) if uid in self.pods]
+        is_known = bool(holders) and len(holders) == len(case.intent.holders)
+        yield from self._wrong_pool(case, [*holders, *(each.pod for each in victims)])
+        groups: dict[Key | str, list[_Member]] = {}
+        for victim in victims:
+            groups.setdefault(victim.group or victim.pod.uid, []).append(victim)
+        for taken in groups.values():
+            group = taken[0].group
+            if group is not None and not self._is_clear(group, case.since_s):
+                continue
+            rest = self._rest(group, case) if group is not None else []
+            is_whole = group is not None and self._is_whole(group, rest)
+            known = [each for each in rest if each.since_s < case.since_s and each.left_s is None]
+            if group is not None and known and not is_whole and self._was_whole(group, case.since_s):
+                yield f"{_named(taken)} of gang {'/'.join(group)} go, and {_named(known)} stay"
+            if is_known:
+                yield from self._wrong_taker(case, holders, taken)
+            if is_known and not is_whole:
+                yield from self._wrong_age(case, holders[0], taken)
+        if is_known and case.intent.action == _RECLAIM:
+            self._doubt_quotas(case, holders[0], list(groups.values()))
+
+    def _is_clear(self, group: Key, since_s: float) -> bool:
+        is_known = group in self.gangs.minimums and group not in self.gangs.uncounted
+        return is_known and self._changed_s.get(group, 0.0) < since_s
+
+    def _rest(self, group: Key, case: _Case) -> list[_Member]:
+        """Members that stay, and those that left a moment ago."""
+        there = (each for each in self._all(group) if each.pod.uid not in case.going)
+        return [each for each in there if each.left_s is None or each.left_s >= case.since_s]
+
+    def _is_whole(self, group: Key, members: Iterable[_Member]) -> bool:
+        done = (each for each in self._all(group) if each.pod.phase == names.SUCCEEDED)
+        there = {each.pod.uid: each.pod for each in (*members, *done)}
+        parts = Counter(str(pod.labels.get(names.SUBGROUP_LABEL) or "") for pod in there.values())
+        return self.gangs.minimums[group].is_whole(parts)
+
+    def _was_whole(self, group: Key, since_s: float) -> bool:
+        """Whether it is whole with those that go."""
+        there = (each for each in self._all(group) if each.left_s is None and each.since_s < since_s)
+        return self._is_whole(group, there)
+
+    def _all(self, group: Key) -> list[_Member]:
+        return [self._members[uid] for uid in self._of_group.get(group, ())]
+
+    def _wrong_pool(self, case: _Case, pods: Iterable[PodFacts]) -> Iterator[str]:
+        """Whether a pod is another scheduler's, whom it is made room for or who goes."""
+        pool = case.intent.pool
+        for pod in pods:
+            other = self.limits.counted_pool(pod.uid)
+            if other not in {None, pool} and not self.limits.was_moved(pod.uid, case.since_s):
+                yield f"pod {pod.key} is of node pool {other!r}, and not of {pool!r}"
+
+    def _wrong_taker(self, case: _Case, holders: list[PodFacts], taken: list[_Member]) -> Iterator[str]:
+        """Whether they are of the right queue, and less urgent."""
+        action = case.intent.action
+        if action not in {_PREEMPT, _RECLAIM} or self._were_moved(case, holders[0], taken):
+            return
+        has_queues = all(
+            tree.specs for tree in self.limits.trees(case.since_s, case.intent.pool)
+        )  # else all are in one
+        queue, most = self.limits.queue_of(holders[0]), max(map(_priority, holders))
+        for each in taken:
+            other = self.limits.queue_of(each.pod)
+            if has_queues and (other == queue) != (action == _PREEMPT):
+                yield f"{action} takes pod {each.pod.key} of queue {other} for one of queue {queue}"
+            if action == _PREEMPT and _priority(each.pod) >= most:
+                yield f"pod {each.pod.key} of priority {_priority(each.pod)} goes for one of priority {most}"
+
+    def _wrong_age(self, case: _Case, holder: PodFacts, taken: list[_Member]) -> Iterator[str]:
+        """Whether a core goes before it has run for as long as its queue says."""
+        if self._were_moved(case, holder, taken):
+            return
+        trees = self.limits.trees(case.since_s, case.intent.pool)
+        least_s = min(self._least_s(tree, case.intent.action, holder, taken[0].pod) for tree in trees)
+        run_s = case.at_s - self._started_s(case, taken)
+        if run_s + _ROUNDED_S < least_s:
+            yield f"{_named(taken)} go after {run_s:.3f} s, and run for {least_s:g} s at least"
+
+    def _doubt_quotas(self, case: _Case, holder: PodFacts, groups: list[list[_Member]]) -> None:
+        """Note queues that were within their quotas when the last of these groups was taken, in any order."""
+        if any(self._were_moved(case, holder, taken) for taken in groups):
+            return
+        trees = self.limits.trees(case.since_s, case.intent.pool)
+        for name in {_giving(trees[0], self.limits, holder, taken[0].pod) for taken in groups} - {""}:
+            queues = frozenset(trees[0].below(name))
+            taken = [each for each in groups if self.limits.queue_of(each[0].pod) in queues]
+            kept = [each.use for each in self._members.values() if self._is_kept(each, queues, case)]
+            if all(_is_within_quota(tree, name, kept, taken) for tree in trees):
+                text = f"intent {case.intent.id}: {', '.join(map(_named, taken))} go, and {name} is within its quota"
+                self._doubts.append(_Doubt(case.at_s, queues, text))
+
+    def _is_kept(self, member: _Member, queues: frozenset[str], case: _Case) -> bool:
+        """Whether a pod counts in these queues, as far as anybody may think so."""
+        is_there = member.left_s is None or member.left_s >= case.since_s
+        is_here = self.limits.pool_of(member.pod) == case.intent.pool and self.limits.queue_of(member.pod) in queues
+        return is_there and is_here and member.pod.uid not in case.gone
+
+    def _were_moved(self, case: _Case, holder: PodFacts, taken: list[_Member]) -> bool:
+        uids = (holder.uid, *(each.pod.uid for each in taken))
+        return any(self.limits.was_moved(uid, case.since_s) for uid in uids)
+
+    def _started_s(self, case: _Case, taken: list[_Member]) -> float:
+        """Since when the minimum of a gang runs, or a pod alone."""
+        group = taken[0].group
+        members, least = taken, 1
+        if group is not None:
+            members = [each for each in self._all(group) if each.left_s is None or each.left_s >= case.since_s]
+            done = sum(each.pod.phase == names.SUCCEEDED for each in self._all(group))
+            least = max(1, self.gangs.minimums[group].pods - done)
+        starts = sorted(case.at_s if each.started_s is None else each.started_s for each in members)
+        return starts[min(len(starts), least) - 1]
+
+    def _least_s(self, tree: QueueTree, action: str, holder: PodFacts, victim: PodFacts) -> float:
+        """For how long a core of the victim's queue is left alone by a holder; 0 where no queue says it."""
+        path = tree.path(self.limits.queue_of(victim))[0]
+        if action == _RECLAIM and (giving := _giving(tree, self.limits, holder, victim)):
+            path = path[path.index(giving) :]
+        said = (
+            next((tree.specs[name][each] for name in path if tree.specs[name].get(each)), "")
+            for each in _FIELDS.get(action, ())
+        )
+        return max(map(_seconds, said), default=0.0)
+
+
+def _giving(tree: QueueTree, limits: Limits, holder: PodFacts, victim: PodFacts) -> str:
+    """The queue of a victim just below the lowest one above it and the holder; "" where they are in one queue."""
+    path, above = tree.path(limits.queue_of(victim))[0], set(tree.path(limits.queue_of(holder))[0])
+    own = [name for name in path if name not in above]
+    return own[-1] if own else ""
+
+
+def _is_within_quota(tree: QueueTree, name: str, kept: list[Amounts], taken: list[list[_Member]]) -> bool:
+    """Whether a queue is within its quota in every resource before the last group goes, whichever that is."""
+    if name not in tree.specs:
+        return False
+    for resource in PER:
+        goes = [sum((each.use[resource] for each in group), Fraction(0)) for group in taken]
+        left = sum((use[resource] for use in kept), Fraction(0)) - sum(goes) + max(goes)
+        quota = tree.most(name, "quota", resource)
+        if quota is not None and left > quota:
+            return False
+    return True
+
+
+def _named(members: Iterable[_Member]) -> str:
+    return ", ".join(sorted(each.pod.key for each in members))
+
+
+def _priority(pod: PodFacts) -> int:
+    return int((pod.raw.get("spec") or {}).get("priority") or 0)
+
+
+def _seconds(text: str) -> float:
+    """Read a duration as simulated users write them."""
+    return sum(float(number) * _SECONDS[unit] for number, unit in _PARTS.findall(text))
+
+
+#: A take is kept if its holders are there after this time; one that is given up shortly before is not judged.
+_KEPT_S: Final = 600.0
+_DOUBTFUL_S: Final = 30.0
+#: Given-up takes count for an hour at least, kept ones for as long as the scheduler may count them.
+_HOUR_S: Final = 3600.0
+_LONGEST_S: Final = 4160.0
+_FREE: Final = 1
+_FIRST_S: Final = 30.0
+_LONGEST_WAIT_S: Final = 600.0
+_ROUNDING: Final = Fraction(1, 20)
+
+
+@dataclass(slots=True, eq=False)
+class _Take:
+    holders: frozenset[str]
+    at_s: float
+    #: How much of it is of which namespace.
+    parts: Mapping[str, Fraction]
+    #: When the first of its holders went; None: none did that counts.
+    gone_s: float | None = None
+
+    def is_given_up(self, before_s: float) -> bool:
+        """Whether that was so by then."""
+        return self.gone_s is not None and self.gone_s <= before_s
+
+
+@dataclass(slots=True, eq=False)
+class Takers:
+    """``pods``: all that were ever seen, ``live``: those that are there. ``late_s``: how late schedulers may hear."""
+
+    findings: Findings
+    pods: Mapping[str, PodFacts]
+    live: Mapping[str, PodFacts]
+    late_s: Callable[[float], float]
+    #: By node pool and namespace, and then by intent.
+    _of: dict[tuple[str, str], dict[tuple[str, str], _Take]] = field(default_factory=dict)
+    #: Pods (UID) that were evicted for other namespaces.
+    _evicted: set[str] = field(default_factory=set)
+    #: Takes of holders (UID) that are there.
+    _holding: dict[str, list[_Take]] = field(default_factory=dict)
+
+    def evicted(self, standing: Standing) -> None:
+        """Take an eviction that was carried out for an intent: the first one is a take."""
+        intent, at_s = standing.intent, standing.since.at_s
+        holder = self.pods.get(intent.places[0].uid) if intent.places else None
+        own = f"{holder.namespace}/" if holder is not None else "/"
+        self._evicted.update(victim.uid for victim in intent.victims if not victim.key.startswith(own))
+        if holder is None or all(victim.key.startswith(own) for victim in intent.victims):
+            return
+        takes = self._of.setdefault((intent.pool, holder.namespace), {})
+        if intent.key in takes or any(not each.holders.isdisjoint(intent.holders) for each in takes.values()):
+            return
+        self._judge(holder.namespace, takes, at_s)
+        others = Counter(victim.key.partition("/")[0] for victim in intent.victims if not victim.key.startswith(own))
+        parts = {namespace: Fraction(count, others.total()) for namespace, count in others.items()}
+        take = takes[intent.key] = _Take(intent.holders, at_s, parts)
+        for uid in intent.holders:
+            if uid in self.live and not self.live[uid].has_ended:
+                self._holding.setdefault(uid, []).append(take)
+            elif uid not in self._evicted:
+                take.gone_s = standing.since.at_s
+
+    def pod(self, pod: PodFacts, at_s: float) -> None:
+        """Take a version of a pod."""
+        if pod.uid in self._holding and (pod.uid not in self.live or pod.has_ended):
+            for take in self._holding.pop(pod.uid):
+                is_early = at_s < take.at_s + _KEPT_S - _DOUBTFUL_S
+                if take.gone_s is None and is_early and pod.uid not in self._evicted:
+                    take.gone_s = at_s
+
+    def _judge(self, namespace: str, takes: dict[tuple[str, str], _Take], at_s: float) -> None:
+        self.findings.judged.add("S13")
+        for key in [key for key, take in takes.items() if take.at_s < at_s - _LONGEST_S]:
+            del takes[key]
+        heard_s = at_s - self.late_s(at_s)
+        given_up = {each for each in takes.values() if each.is_given_up(heard_s) and each.at_s > at_s - _HOUR_S}
+        over = _over(takes.values(), given_up)
+        if over <= _FREE:
+            return
+        wait_s = min(_FIRST_S * 2 ** (over - _FREE - 1), _LONGEST_WAIT_S)
+        last_s = max(each.gone_s or 0.0 for each in given_up)
+        if at_s - last_s < wait_s - self.late_s(at_s):
+            text = (
+                f"namespace {namespace} has pods evicted again {at_s - last_s:.0f} s after it gave up what others were "
+                f"evicted for, {over} times more than it kept it; it waits {wait_s:.0f} s"
+            )
+            self.findings.add("S13", at_s, text)
+
+
+def _over(takes: Collection[_Take], given_up: Set[_Take]) -> int:
+    """How many of them were given up beyond those that were kept; schedulers may round parts."""
+    of: dict[str, Fraction] = {}
+    for take in takes:
+        for namespace, part in take.parts.items():
+            of[namespace] = of.get(namespace, Fraction(0)) + (part if take in given_up else -part)
+    is_rounded = any(len(take.parts) > 1 for take in takes)
+    return math.floor(sum(max(each, Fraction(0)) for each in of.values()) - (_ROUNDING if is_rounded else 0))

@@ -1,0 +1,273 @@
+"""What a simulation makes of workloads of other projects, and what it passes over: the lines that say so.
+
+Controllers of other projects whose pods are made, and the PodGroups that the table of workloads gives them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from gpu import manifests
+from gpu.translation import shown
+from kube.client.resources import POD_GROUPS, PODS
+from podgrouper.core import answers
+from podgrouper.core.answers import Group, Nothing, Why
+from podgrouper.core.grouping import group
+from podgrouper.core.owner_chain import Read
+from simulator.controllers import argo, jobset, kubeflow, lws, ray, spark, volcano
+from simulator.controllers.pods import Charge, Expand, Json, Made, Malformed, Placed, Template, child, owner_of, stored
+from wire import names
+from wire.crds.podgroup import PodGroup
+
+_MOST_STEPS: Final = 1_000_000
+#: API version and kind -> what makes its pods.
+_EXPANDED: Final[Mapping[tuple[str, str], Expand]] = {
+    **{("kubeflow.org/v1", kind): kubeflow.expand for kind in kubeflow.REPLICAS},
+    ("kubeflow.org/v2beta1", "MPIJob"): kubeflow.expand,
+    **{
+        (f"ray.io/{version}", kind): ray.expand
+        for version in ("v1", "v1alpha1")
+        for kind in ("RayCluster", "RayJob", "RayService")
+    },
+    **{(f"jobset.x-k8s.io/{version}", "JobSet"): jobset.expand for version in ("v1", "v1alpha2")},
+    ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"): lws.expand,
+    ("batch.volcano.sh/v1alpha1", "Job"): volcano.expand,
+    **{(f"sparkoperator.k8s.io/{version}", "SparkApplication"): spark.expand for version in ("v1beta1", "v1beta2")},
+    ("argoproj.io/v1alpha1", "Workflow"): argo.expand,
+}
+
+
+class Member(msgspec.Struct, frozen=True):
+    """A pod, the sub-group that it belongs to, and the path of its template."""
+
+    made: Made
+    pod_group: PodGroup | None
+    part: str = ""
+    template: str = ""
+
+
+class Workload(msgspec.Struct, frozen=True):
+    """What becomes of one workload. ``beside``: objects made before its pods. ``why``: why some get no PodGroup."""
+
+    beside: list[Made]
+    members: list[Member]
+    why: str = ""
+
+    @property
+    def pod_groups(self) -> list[PodGroup]:
+        """Its PodGroups, each once."""
+        found = {each.pod_group.metadata.name: each.pod_group for each in self.members if each.pod_group is not None}
+        return list(found.values())
+
+    def made(self) -> Iterator[Made]:
+        """Yield all objects in the order of their creation."""
+        for each in self.pod_groups:
+            yield group_made(each)
+        yield from self.beside
+        for member in self.members:
+            yield member.made
+
+
+def group_made(group: PodGroup) -> Made:
+    """Return a PodGroup as it is created: its owner is not stored here, and an object without its owner is deleted."""
+    meta = msgspec.structs.replace(group.metadata, owner_references=None)
+    return Made(msgspec.to_builtins(msgspec.structs.replace(group, metadata=meta)), POD_GROUPS)
+
+
+def is_known(api_version: object, kind: object) -> bool:
+    """Whether pods of this kind are made here."""
+    return (api_version, kind) in _EXPANDED
+
+
+def expand(controller: Json, namespace: str, charge: Charge) -> Workload:
+    """Return what the controller of a workload makes, and how it is grouped. Raises podmaking.Malformed."""
+    api_version, kind, name = controller["apiVersion"], controller["kind"], controller["metadata"]["name"]
+    top = stored(api_version, kind, name, like=controller)
+    if kind in kubeflow.REPLICAS:
+        top = kubeflow.defaulted(top)
+    templates: list[str] = []
+
+    def noted(count: int, field: str, template: Template) -> None:
+        templates.append(template.path)
+        charge(count, field, template)
+
+    made = list(_EXPANDED[api_version, kind](top, noted))
+    pods = sum(each.made.resource is PODS for each in made)
+    _bound(pods, len(templates))
+    return _grouped(made, namespace, pods)
+
+
+def _grouped(placed: Sequence[Placed], namespace: str, pods: int) -> Workload:
+    beside: list[Made] = []
+    members: list[Member] = []
+    groups: dict[str, PodGroup] = {}
+    why = ""
+    for each in placed:
+        if each.made.resource is not PODS:
+            beside.append(each.made)
+            continue
+        pod = _as_stored(each, namespace)
+        answer = group(pod, _read(each))
+        if names.POD_GROUP_NAME in (pod["metadata"].get("annotations") or {}):
+            members.append(Member(each.made, None, template=each.template))
+        elif isinstance(answer, Group):
+            name = answer.pod_group.metadata.name
+            if name not in groups:
+                _bound(pods, len(answer.pod_group.spec.sub_groups or ()))
+                groups[name] = answer.pod_group
+            grouped = groups[name]
+            body = marked(each.made.body, Group(grouped, answer.part))
+            made = msgspec.structs.replace(each.made, body=body)
+            members.append(Member(made, grouped, answer.part, each.template))
+        else:
+            why = answers.told(answer)
+            members.append(Member(each.made, None, template=each.template))
+    return Workload(beside, members, why)
+
+
+def _bound(pods: int, parts: int) -> None:
+    """Refuse what would take too long: each pod is grouped on its own, by a rule that looks at all parts."""
+    if pods * parts > _MOST_STEPS:
+        raise Malformed(f"{pods} pods in {parts} parts; at most {_MOST_STEPS} as a product are simulated")
+
+
+def _as_stored(each: Placed, namespace: str) -> Json:
+    """Return a pod as the rules of grouping see it: with its namespace, a name and the UID of its owner."""
+    meta = each.made.body["metadata"]
+    owner = each.owners[0]["metadata"]
+    references = [{**reference, "uid": owner["uid"]} for reference in meta["ownerReferences"]]
+    name = meta.get("name") or meta["generateName"].rstrip("-")
+    known = {"name": name, "namespace": namespace, "uid": owner_of("v1", "Pod", name)["uid"]}
+    return {**each.made.body, "metadata": {**meta, **known, "ownerReferences": references}}
+
+
+def _read(each: Placed) -> Read:
+    owners = {owner["metadata"]["uid"]: owner for owner in each.owners}
+    top = each.owners[-1]
+    # All pods come at once here, the launcher of an MPIJob too.
+    launcher = ("batch", "Job", f"{top['metadata']['name']}-launcher")
+    return Read(owners=owners, named={launcher: top})
+
+
+def marked(pod: Json, answer: Group) -> Json:
+    """Return a pod that names its PodGroup, and its part."""
+    meta: dict[str, Any] = dict(pod["metadata"])
+    meta["annotations"] = {**(meta.get("annotations") or {}), names.POD_GROUP_NAME: answer.pod_group.metadata.name}
+    if answer.part:
+        meta["labels"] = {**(meta.get("labels") or {}), names.SUBGROUP_LABEL: answer.part}
+    return {**pod, "metadata": meta}
+
+
+#: Most kinds that one line names.
+_MOST_NAMED: Final = 10
+#: A kind of a group with this ending, or without a dot in it, is Kubernetes' own and is named without its group.
+_OWN: Final = ".k8s.io"
+
+
+class Passed:
+    """Counts by kind."""
+
+    def __init__(self) -> None:
+        self._without_pods: Counter[str] = Counter()
+        self._without_controller: Counter[str] = Counter()
+        self._made: Counter[str] = Counter()
+        self._pods: Counter[str] = Counter()
+        self._older: Counter[str] = Counter()
+        self._suspended: Counter[str] = Counter()
+        self._admitted: Counter[str] = Counter()
+        self._bound: Counter[str] = Counter()
+        self._not_grouped: list[str] = []
+        self._accounts: list[tuple[str, str]] = []
+        self._missing: list[str] = []
+
+    def note(self, obj: Mapping[str, Any]) -> None:
+        """Note an object that is neither created nor expanded."""
+        has_pods = next(manifests.templates(obj), None) is not None
+        (self._without_controller if has_pods else self._without_pods)[_name(obj)] += 1
+
+    def note_older(self, obj: Mapping[str, Any], version: str) -> None:
+        """Note an object that is read as one of a newer version of its kind."""
+        self._older[f"{obj['kind']} of {obj['apiVersion']} as {version}"] += 1
+
+    def note_expanded(self, obj: Mapping[str, Any]) -> None:
+        """Note a controller that is expanded: whether it is suspended, as Kueue gets its jobs."""
+        spec = obj.get("spec")
+        if child(spec, "suspend") is True or child(child(spec, "runPolicy"), "suspend") is True:
+            self._suspended[_name(obj)] += 1
+
+    def note_admitted(self, obj: Mapping[str, Any]) -> None:
+        """Note an object that Kueue would hold back until it admits it."""
+        self._admitted[_name(obj)] += 1
+
+    def note_bound(self, claim: Mapping[str, Any]) -> None:
+        """Note a claim that is taken as bound."""
+        self._bound[_name(claim)] += 1
+
+    def note_made(self, obj: Mapping[str, Any], about: str, workload: Workload) -> None:
+        """Note a workload whose pods are made; ``about``: its kind, namespace and name."""
+        self._made[_name(obj)] += 1
+        self._pods[_name(obj)] += len(workload.members)
+        if workload.why and workload.why != answers.told(Nothing(Why.ALONE)):
+            self._not_grouped.append(f"{shown(about)}: {workload.why}")
+
+    def note_ungrouped(self, about: str, why: str) -> None:
+        """Note a pod that gets no PodGroup; ``about``: where it stands, kind, namespace and name."""
+        self._not_grouped.append(f"{shown(about)}: {why}")
+
+    def note_missing(self, about: str, missing: str) -> None:
+        """Note a Workflow without pods, and the object that it needs; ``about``: its kind, namespace and name."""
+        self._missing.append(f"{shown(about)}: {missing} is not among the manifests")
+
+    def note_accounts(self, made: Sequence[tuple[str, str]]) -> None:
+        """Note ServiceAccounts (namespace, name) that pods name and the manifests lack."""
+        self._accounts += made
+
+    def lines(self) -> Iterator[str]:
+        """Say what was passed over, a line for each reason."""
+        if self._older:
+            yield f"read as newer versions, because a cluster refuses the older ones: {_counts(self._older)}"
+        if self._made:
+            named = [f"{count} {kind} ({self._pods[kind]} pods)" for kind, count in self._made.most_common()]
+            made = "pods made as the controllers would make them, with the PodGroups of 'translate --podgroup'"
+            yield f"{made}: {', '.join(named)}"
+        if self._admitted:
+            yield f"taken as admitted, because Kueue is not simulated: {_counts(self._admitted)}"
+        if self._bound:
+            yield f"taken as bound, because no provisioner is simulated: {_counts(self._bound)}"
+        if self._suspended:
+            yield f"without pods, because they are suspended: {_counts(self._suspended)}"
+        yield from _first("no pods for", self._missing, "Workflows")
+        yield from _first("no PodGroup for", self._not_grouped, "workloads")
+        if self._accounts:
+            shown_of = [shown(f"{namespace}/{name}") for namespace, name in self._accounts[:_MOST_NAMED]]
+            more = len(self._accounts) - len(shown_of)
+            named_as = ", ".join([*shown_of, *([f"{more} more"] if more else [])])
+            yield f"ServiceAccounts that pods name and the manifests lack, taken as present: {named_as}"
+        if self._without_pods:
+            yield f"passed over, because they make no pods: {_counts(self._without_pods)}"
+        if self._without_controller:
+            why = "their pods are not made, because their controllers are not simulated"
+            yield f"{why}: {_counts(self._without_controller)}"
+
+
+def _first(what: str, named: Sequence[str], plural: str) -> Iterator[str]:
+    """Say it of the first, and of how many more."""
+    yield from (f"{what} {each}" for each in named[:_MOST_NAMED])
+    if len(named) > _MOST_NAMED:
+        yield f"{what} {len(named) - _MOST_NAMED} more {plural}"
+
+
+def _name(obj: Mapping[str, Any]) -> str:
+    kind, api_version = shown(str(obj.get("kind"))), obj.get("apiVersion")
+    group = api_version.rpartition("/")[0] if isinstance(api_version, str) else ""
+    return kind if "." not in group or group.endswith(_OWN) else f"{kind}.{shown(group)}"
+
+
+def _counts(kinds: Counter[str]) -> str:
+    named = [f"{count} {kind}" for kind, count in kinds.most_common(_MOST_NAMED)]
+    more = len(kinds) - len(named)
+    return ", ".join([*named, *([f"objects of {more} more kinds"] if more > 0 else [])])

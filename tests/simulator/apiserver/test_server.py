@@ -1,0 +1,198 @@
+"""What only the server in memory has: records of what was done, the same run from the same seed, its limits."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import msgspec
+from typing_extensions import override
+
+from simulator.apiserver.calls import AuditEntry
+from simulator.apiserver.server import MemoryApiServer
+from simulator.apiserver.types import ResourceType
+from simulator.clock import VirtualClock
+from tests.simulator.apiserver.calls import CONFIG_MAPS, PODS, decoded, pod, send
+
+
+async def test_every_answer_is_on_record(server: MemoryApiServer) -> None:
+    transport = server.transport("alice")
+    await send(transport, "POST", PODS, pod("p"))
+    await send(transport, "POST", f"{PODS}/p/binding", {"metadata": {"name": "p"}, "target": {"name": "n"}})
+    await send(transport, "GET", f"{PODS}/q")
+
+    def entry(verb: str, sub: str, name: str, code: int) -> AuditEntry:
+        return AuditEntry(
+            user="alice", verb=verb, resource="pods", subresource=sub, namespace="ns", name=name, code=code
+        )
+
+    assert server.audit == [
+        entry("create", "", "", 201),
+        entry("create", "binding", "p", 201),
+        entry("get", "", "q", 404),
+    ]
+    assert [(each.method, each.path) for each in server.write_log] == [("POST", PODS), ("POST", f"{PODS}/p/binding")]
+
+
+async def test_a_watch_is_on_record_when_it_opens(server: MemoryApiServer) -> None:
+    async with server.transport("alice").stream(PODS, query={"watch": "1", "timeoutSeconds": "1"}, timeout_s=5):
+        assert [(each.user, each.verb, each.resource, each.code) for each in server.audit] == [
+            ("alice", "watch", "pods", 200)
+        ]
+
+
+async def _run(seed: int) -> tuple[list[object], bytes]:
+    clock = VirtualClock(asyncio.get_running_loop(), epoch_ns=1_800_000_000_000_000_000)
+    server = MemoryApiServer(clock=clock, rng=random.Random(seed), auto_namespaces=True)
+    transport = server.transport()
+    for _ in range(5):
+        await send(transport, "POST", PODS, {**pod("", generateName="p-")})
+    return list(server.write_log), (await send(transport, "GET", PODS)).body
+
+
+async def test_a_seed_makes_the_same_run_again() -> None:
+    assert await _run(1) == await _run(1)
+    assert (await _run(1))[1] != (await _run(2))[1]
+
+
+class Stuttering(random.Random):
+    """Draws the same five letters twice."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self._drawn = 0
+
+    @override
+    def choices(self, population: Any, weights: Any = None, *, cum_weights: Any = None, k: int = 1) -> list[Any]:
+        self._drawn += 1
+        return list("bbbbb") if self._drawn <= 2 else super().choices(population, weights, cum_weights=cum_weights, k=k)
+
+
+async def test_a_generated_name_that_is_taken_is_drawn_again() -> None:
+    clock = VirtualClock(asyncio.get_running_loop())
+    server = MemoryApiServer(clock=clock, rng=Stuttering(), auto_namespaces=True)
+    made = [await send(server.transport(), "POST", PODS, {**pod("", generateName="p-")}) for _ in range(2)]
+    first, second = (decoded(response)["metadata"]["name"] for response in made)
+    assert first == "p-bbbbb"
+    assert second != first
+
+
+async def test_a_namespace_is_made_when_first_used_if_told_so(server: MemoryApiServer) -> None:
+    assert (await send(server.transport(), "POST", CONFIG_MAPS, {"metadata": {"name": "a"}})).status == 201
+    assert (await send(server.transport(), "GET", "/api/v1/namespaces/ns")).status == 200
+
+
+async def test_history_is_kept_for_so_many_changes() -> None:
+    clock = VirtualClock(asyncio.get_running_loop())
+    server = MemoryApiServer(clock=clock, rng=random.Random(1), auto_namespaces=True, history=3)
+    transport = server.transport()
+    versions = []
+    for name in "abcdef":
+        created = await send(transport, "POST", CONFIG_MAPS, {"metadata": {"name": name}})
+        versions.append(decoded(created)["metadata"]["resourceVersion"])
+
+    async def types_from(version: str) -> list[str]:
+        query = {"watch": "1", "resourceVersion": version, "timeoutSeconds": "1"}
+        async with transport.stream(CONFIG_MAPS, query=query, timeout_s=5) as (_, lines):
+            return [line[9:14].decode() async for line in lines]
+
+    assert await types_from(versions[2]) == ["ADDED"] * 3
+    assert await types_from(versions[1]) == ["ERROR"]
+
+
+async def test_who_listens_is_told_of_what_is_there_and_of_every_change(server: MemoryApiServer) -> None:
+    transport = server.transport()
+    await send(transport, "POST", CONFIG_MAPS, {"metadata": {"name": "a"}})
+    told: list[tuple[str, str, bool]] = []
+
+    def tell(kind: ResourceType, raw: bytes, is_gone: bool) -> None:
+        told.append((kind.plural, msgspec.json.decode(raw)["metadata"]["name"], is_gone))
+
+    server.listen(tell)
+    assert ("configmaps", "a", False) in told
+    told.clear()
+    await send(transport, "POST", CONFIG_MAPS, {"metadata": {"name": "b"}})
+    await send(transport, "PATCH", f"{CONFIG_MAPS}/a", {"data": {"k": "v"}})
+    await send(transport, "DELETE", f"{CONFIG_MAPS}/a")
+    assert told == [("configmaps", "b", False), ("configmaps", "a", False), ("configmaps", "a", True)]
+
+
+async def test_a_dry_run_is_refused(server: MemoryApiServer) -> None:
+    body = {"metadata": {"name": "a"}}
+    response = await send(server.transport(), "POST", CONFIG_MAPS, body, dryRun="All")
+    assert (response.status, decoded(response)["reason"]) == (501, "NotImplemented")
+    assert (await send(server.transport(), "GET", f"{CONFIG_MAPS}/a")).status == 404
+
+
+async def test_foreground_deletion_is_refused(server: MemoryApiServer) -> None:
+    await send(server.transport(), "POST", CONFIG_MAPS, {"metadata": {"name": "a"}})
+    response = await send(server.transport(), "DELETE", f"{CONFIG_MAPS}/a", {"propagationPolicy": "Foreground"})
+    assert (response.status, decoded(response)["reason"]) == (501, "NotImplemented")
+    assert (await send(server.transport(), "GET", f"{CONFIG_MAPS}/a")).status == 200
+
+
+async def test_server_side_apply_is_an_unknown_media_type(server: MemoryApiServer) -> None:
+    transport = server.transport()
+    await send(transport, "POST", CONFIG_MAPS, {"metadata": {"name": "a"}})
+    response = await transport.request(
+        "PATCH", f"{CONFIG_MAPS}/a", query={}, body=b"{}", content_type="application/apply-patch+yaml", timeout_s=1
+    )
+    assert response.status == 415
+
+
+async def test_a_restored_server_has_what_there_was_and_whoever_watched_has_to_list_again(
+    server: MemoryApiServer,
+) -> None:
+    api = server.transport()
+    for name in ("stays", "goes", "again"):
+        await send(api, "POST", CONFIG_MAPS, {"metadata": {"name": name}, "data": {"k": "old"}})
+    before = decoded(await send(api, "GET", CONFIG_MAPS))
+    backup = server.resource_version
+    await send(api, "PATCH", f"{CONFIG_MAPS}/stays", {"data": {"k": "new"}})
+    for name in ("goes", "again"):
+        await send(api, "DELETE", f"{CONFIG_MAPS}/{name}")
+    for name in ("again", "comes"):
+        await send(api, "POST", CONFIG_MAPS, {"metadata": {"name": name}})
+    seen = server.resource_version
+    server.restore(backup)
+    after = decoded(await send(api, "GET", CONFIG_MAPS))
+    kept = [[(each["metadata"]["uid"], each["data"]) for each in listing["items"]] for listing in (before, after)]
+    assert kept[0] == kept[1]
+    # As of etcd: each object has the version that it had, and every later write has a newer one.
+    versions = [[each["metadata"]["resourceVersion"] for each in listing["items"]] for listing in (before, after)]
+    assert versions[0] == versions[1]
+    assert server.resource_version > seen
+    patched = decoded(await send(api, "PATCH", f"{CONFIG_MAPS}/goes", {"data": {"k": "newer"}}))
+    assert int(patched["metadata"]["resourceVersion"]) > seen
+    query = {"watch": "1", "resourceVersion": str(seen)}
+    async with api.stream(CONFIG_MAPS, query=query, timeout_s=5) as (_, lines):
+        (line,) = [msgspec.json.decode(line) async for line in lines]
+    assert (line["type"], line["object"]["code"]) == ("ERROR", 410)
+
+
+async def test_a_restored_server_has_the_objects_and_versions_of_then_and_counts_on(server: MemoryApiServer) -> None:
+    transport = server.transport()
+    for name in ("changed", "deleted", "kept"):
+        await send(transport, "POST", CONFIG_MAPS, {"metadata": {"name": name}, "data": {"k": "then"}})
+    then = server.resource_version
+    await send(transport, "PATCH", f"{CONFIG_MAPS}/changed", {"data": {"k": "now"}})
+    await send(transport, "DELETE", f"{CONFIG_MAPS}/deleted")
+    await send(transport, "POST", CONFIG_MAPS, {"metadata": {"name": "new"}})
+    now = server.resource_version
+    server.restore(then)
+    items = decoded(await send(transport, "GET", CONFIG_MAPS))["items"]
+    assert {item["metadata"]["name"]: item["data"]["k"] for item in items} == {
+        "changed": "then",
+        "deleted": "then",
+        "kept": "then",
+    }
+    versions = {item["metadata"]["name"]: int(item["metadata"]["resourceVersion"]) for item in items}
+    assert max(versions.values()) <= then
+    assert server.resource_version > now
+
+
+async def test_a_name_in_a_path_may_be_escaped(server: MemoryApiServer) -> None:
+    transport, leases = server.transport(), "/apis/coordination.k8s.io/v1/namespaces/ns/leases"
+    assert (await send(transport, "POST", leases, {"metadata": {"name": "a.b"}})).status == 201
+    assert decoded(await send(transport, "GET", f"{leases}/a%2Eb"))["metadata"]["name"] == "a.b"
