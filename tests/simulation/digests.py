@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from verification.hostile import pooling
 from verification.hostile.run import run
 from verification.hostile.scenario import Scenario
-from verification.hostile.users import Users, scenario_with
+from verification.hostile.soak import Users, scenario_with
 
 #: Processor time of a run: those with claims take up to 10 s.
 _LIMIT_CPU_S = 60.0

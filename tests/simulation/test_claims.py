@@ -11,7 +11,7 @@ import pytest
 
 from simulator.world import World
 from tests.whole import IS_WHOLE
-from verification.hostile import enriching
+from verification.hostile import made_claims
 from verification.hostile.actions import CreatePod
 from verification.hostile.run import run
 from verification.hostile.scenario import Script, encode, scenario_of
@@ -32,7 +32,7 @@ def test_whatever_happens_to_claims_every_invariant_holds(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", _SEEDS[: max(2, len(_SEEDS) // 2)])
 def test_whatever_devices_draw_on_or_have_to_do_first_every_invariant_holds(seed: int) -> None:
-    told = enriching.scenario(seed)
+    told = made_claims.enriched_scenario(seed)
     outcome = run(told, limit_cpu_s=60.0)
     script = encode(Script(violates="", story=f"claims and their drivers, seed {seed}", scenario=told)).decode()
     assert outcome.violations == (), "\n".join([*map(str, outcome.violations[:5]), *outcome.events, script])

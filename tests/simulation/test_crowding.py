@@ -9,8 +9,7 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.model.records import SeenPod
 from tests.simulation.planted.bugs import deciding_on
 from tests.whole import IS_WHOLE
-from verification.hostile.crowding import BUDGET, WITH_ROOM, crowded
-from verification.hostile.metering import Budget
+from verification.hostile.crowding import BUDGET, WITH_ROOM, Budget, crowded
 
 pytestmark = pytest.mark.thorough
 

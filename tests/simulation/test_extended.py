@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-from verification.hostile import extending
+from verification.hostile import made_claims
 from verification.hostile.marks import WITH_CLAIMS
 from verification.hostile.run import run
 from verification.hostile.scenario import Script, encode
@@ -29,7 +29,7 @@ _REACHED = {
 def test_whatever_happens_to_claims_that_the_scheduler_makes_every_invariant_holds() -> None:
     reached: set[str] = set()
     for seed in _SEEDS:
-        told = extending.scenario(seed)
+        told = made_claims.scenario(seed)
         outcome = run(told, limit_cpu_s=60.0)
         script = encode(
             Script(violates="", story=f"claims for extended resources, seed {seed}", scenario=told)

@@ -5,6 +5,10 @@ ours may be left; and the whole run is shown to the checker of the simulations.
 
 S12 is not looked at: a scheduler's ledger can't be seen from outside its process. A ledger that has drifted shows in
 pods that wait though they fit, or that a kubelet refuses; the simulation compares ledgers after every event.
+
+What befalls requests on their way through the proxy (tools/faultyproxy.py): chance, until it is switched off.
+
+The result of a run of chaos, and its text.
 """
 
 from __future__ import annotations
@@ -14,7 +18,8 @@ import logging
 import math
 import random
 import time
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -30,21 +35,131 @@ from kube.client.config import Credentials
 from kube.client.http import HttpTransport
 from kube.client.resources import NAMESPACES
 from kube.client.retry import Retry
+from simulator.apiserver.faults import NOTHING, End, Fault
 from simulator.checks.checker import PODS, SHOWN
 from simulator.checks.observer import Observer
+from simulator.checks.violations import LIVENESS, SOUND
 from simulator.nodes import shape
 from simulator.nodes.device_manager import Device, make_devices
 from simulator.nodes.shape import NodeShape
 from tools.cluster.deployment import ADMISSION, BINDER, NODES, SCHEDULER, Deployment, Options
 from tools.cluster.plane import ControlPlane
-from tools.faultyproxy import FaultyProxy
-from verification.chaos import ending, judging
+from tools.faultyproxy import FaultyProxy, Kind, catalogue
+from verification.chaos import ending
+from verification.chaos import journal as judging
 from verification.chaos.ending import NotYet
 from verification.chaos.journal import AUDIT_POLICY, Journal, in_order
-from verification.chaos.luck import Luck
 from verification.chaos.mischief import Mischief
-from verification.chaos.result import Result
 from verification.chaos.users import NAMESPACE, Users
+
+#: How many in a thousand requests go wrong. A watch is one request, and its end the usual thing.
+_PERMILLE: Final = {Kind.READ: 30, Kind.WRITE: 30, Kind.WATCH: 700}
+#: How many in a thousand of the others are late.
+_LATE_PERMILLE: Final = 300
+_LATEST_S: Final = 0.15
+_LATEST_LINE_S: Final = 0.02
+_MOST_LINES: Final = 200
+
+
+class Luck:
+    """A Fate (tools/faultyproxy.py) without plan or end. ``counts``: what has happened, by name."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.counts: Counter[str] = Counter()
+        self._rng = rng
+        self._is_calm = True
+
+    def turn_bad(self) -> None:
+        """Let things go wrong from now on."""
+        self._is_calm = False
+
+    def turn_good(self) -> None:
+        """Let nothing go wrong with requests that come from now on."""
+        self._is_calm = True
+
+    def deal(self, kind: Kind) -> Fault:
+        """What is to happen to a request that has just come."""
+        if self._is_calm:
+            return NOTHING
+        if self._rng.randrange(1000) < _PERMILLE[kind]:
+            return self._fault(kind)
+        if self._rng.randrange(1000) < _LATE_PERMILLE:
+            return Fault(name="late", delay_s=self._rng.uniform(0.0, _LATEST_S))
+        return NOTHING
+
+    def struck(self, fault: Fault) -> None:
+        """It has happened."""
+        self.counts[fault.name] += 1
+
+    def _fault(self, kind: Kind) -> Fault:
+        # A watch that falls silent is found out after 90 s: stopped servers play that here, for a shorter time.
+        choices = [fault for fault in catalogue(self._rng)[kind] if fault.end is not End.FALLS_SILENT]
+        fault = self._rng.choice(choices)
+        if fault.line_delay_s:
+            return msgspec.structs.replace(fault, line_delay_s=self._rng.uniform(0.0, _LATEST_LINE_S))
+        if fault.end is not End.NOT:
+            return msgspec.structs.replace(fault, after_lines=self._rng.randrange(_MOST_LINES))
+        return fault
+
+
+#: What can't be judged from outside of processes on a real clock (docs/design/invariants.md).
+_TOLD: Final = tuple(f"S{number}" for number in range(1, 12))
+_SHOWN: Final = (*_TOLD, *(name for name in LIVENESS if name in {"L2", "L3"}))
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """Figures of one run; times in seconds."""
+
+    seed: int
+    minutes: float
+    wall_s: float
+    kills: Mapping[str, int]
+    stops: Mapping[str, int]
+    mishaps: Mapping[str, int]
+    pods_created: int
+    gangs_created: int
+    pods_run: int
+    refused_by_kubelets: int
+    versions_seen: int
+    #: Pods that ran and were gone again while the observer had no API server: nobody judged them.
+    unseen_pods: int
+    #: From the last fault until all that fits ran, and from the deletion of all pods until nothing of ours was left.
+    settled_s: float
+    cleared_s: float
+    #: What did not hold, in words.
+    troubles: Sequence[str]
+    invariants: Mapping[str, str]
+    #: How often programs ended by themselves and were started again, and what those that failed said.
+    ended: Mapping[str, int]
+    last_words: Sequence[str]
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether everything held."""
+        return not self.troubles and all(told in SOUND for told in self.invariants.values())
+
+    def lines(self) -> Iterator[str]:
+        """The report, for people."""
+        yield f"{self.minutes:g} minutes of chaos, seed {self.seed} ({self.wall_s:.0f} s with start and end)"
+        yield f"killed:    {_counted(self.kills)}"
+        yield f"stopped:   {_counted(self.stops)}"
+        yield f"ended:     {_counted(self.ended)} (by themselves: a leader that lost its lease does)"
+        yield f"requests:  {_counted(self.mishaps)}"
+        yield f"pods:      {self.pods_created} created ({self.gangs_created} gangs), {self.pods_run} ran, "
+        yield f"           {self.refused_by_kubelets} refused by a kubelet, {self.unseen_pods} not judged"
+        yield f"versions:  {self.versions_seen} of API objects were looked at"
+        yield f"afterwards: all that fits ran within {self.settled_s:.1f} s;"
+        yield f"           all pods deleted, nothing was left after {self.cleared_s:.1f} s"
+        for name in _SHOWN:
+            yield f"{name + ':':<11}{self.invariants[name]}"
+        yield from self.last_words
+        for trouble in self.troubles:
+            yield f"NOT SOUND: {trouble}"
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in sorted(counts.items())) or "nothing"
+
 
 _log: Final = logging.getLogger(__name__)
 

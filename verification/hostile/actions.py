@@ -17,19 +17,22 @@ from kube.client import errors
 from kube.client.resources import BIND_REQUESTS, CONFIG_MAPS, POD_GROUPS, PODS
 from simulator.nodes.containers import RUN_S
 from verification.hostile.acting import LOOK_S, Act, seen
-from verification.hostile.claim_actions import ClaimAction
-from verification.hostile.extended_actions import ExtendedAction
-from verification.hostile.mig_actions import MigAction
-from verification.hostile.pool_actions import MoveGroup, MoveNode, MovePod, MoveQueue
+from verification.hostile.device_actions import ClaimAction, ExtendedAction, MigAction
 from verification.hostile.queue_actions import (
+    CreateBudget,
     CreateOwner,
     CreatePriorityClass,
     CreateQueue,
+    DeleteBudget,
     DeleteOwner,
     DeleteQueue,
+    EditBudget,
     EditQueue,
+    MoveGroup,
+    MoveNode,
+    MovePod,
+    MoveQueue,
 )
-from verification.hostile.room_actions import CreateBudget, DeleteBudget, EditBudget
 from verification.hostile.tenant_actions import TenantAction
 from wire import names
 

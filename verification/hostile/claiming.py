@@ -15,7 +15,7 @@ import msgspec
 
 from simulator.nodes.shape import NodeShape
 from verification.hostile.actions import Action, CreatePod
-from verification.hostile.claim_actions import (
+from verification.hostile.device_actions import (
     ANY_CLASS,
     BIG_CLASS,
     FAST_CLASS,

@@ -17,8 +17,15 @@ import msgspec
 
 from simulator.nodes.shape import NodeShape
 from verification.hostile.actions import Action, CreatePod, CreatePodGroup, DeletePod
-from verification.hostile.queue_actions import CreatePriorityClass, CreateQueue, DeleteQueue, EditQueue
-from verification.hostile.room_actions import CreateBudget, DeleteBudget, EditBudget
+from verification.hostile.queue_actions import (
+    CreateBudget,
+    CreatePriorityClass,
+    CreateQueue,
+    DeleteBudget,
+    DeleteQueue,
+    EditBudget,
+    EditQueue,
+)
 from wire import names
 
 #: Nodes of such a run.

@@ -2,6 +2,8 @@
 
 A mark is seen from outside, in what the API server answers and stores, and never in the product: so it stays true when
 the product changes how it gets there. An invariant says what never happens; a mark says what has to happen sometimes.
+
+How much room a run made, so that a soak shows that its runs were not thin: seen in the record and in evictions.
 """
 
 from __future__ import annotations
@@ -13,11 +15,91 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from simulator.apiserver.calls import Call
+from simulator.apiserver.faults import Fault
 from simulator.apiserver.types import ResourceType
+from simulator.checks import nominations
 from simulator.nodes.ground_truth import Record, Refused
 from simulator.replicas import BINDER, SCHEDULER, is_ours
-from verification.hostile.roommade import OF_ROOM
+from simulator.world import World
 from wire import names
+
+_NAMED: Final = f'"name":"{nominations.NAME}"'.encode()
+#: States that a run comes to if its room has this many of a field (verification/hostile/marks.py).
+OF_ROOM: Final[Mapping[str, str]] = {
+    "room made": "intents",
+    "evicted for another pod": "evictions",
+    "holders of an intent bound": "served",
+    "intent revised": "revised",
+    "eviction for another pod refused": "refused",
+}
+
+
+class RoomMade(msgspec.Struct, frozen=True):
+    """Of one run. ``served``: intents of which all holders were bound; ``revised``: those that were written again."""
+
+    intents: int = 0
+    served: int = 0
+    revised: int = 0
+    evictions: int = 0
+    refused: int = 0
+
+    @property
+    def marks(self) -> set[str]:
+        """States that it came to."""
+        return {mark for mark, name in OF_ROOM.items() if getattr(self, name)}
+
+
+@dataclass(slots=True)
+class RoomCount:
+    """Counts in one run."""
+
+    _known: dict[str, nominations.Intent] = field(default_factory=dict)
+    _standing: dict[str, nominations.Intent] = field(default_factory=dict)
+    _bound: set[str] = field(default_factory=set)
+    _revised: set[str] = field(default_factory=set)
+    _over: list[nominations.Intent] = field(default_factory=list)
+    _evictions: int = 0
+    _refused: int = 0
+
+    def attend(self, world: World) -> None:
+        """Watch a cluster that is ready."""
+        world.server.listen(self.stored)
+        world.server.faults.on_answer.append(self.answered)
+        world.server.faults.on_strike.append(self.struck)
+
+    def struck(self, call: Call, fault: Fault) -> None:
+        """Take a request that a fault refuses: the server never answers it, and the scheduler hears no less."""
+        if fault.refuse_with:
+            self.answered(call, fault.refuse_with)
+
+    def answered(self, call: Call, code: int) -> None:
+        """Take a request that was answered."""
+        if call.subresource == "eviction" and call.user.startswith(SCHEDULER) and self._known:
+            self._evictions += code < 300
+            self._refused += code in (429, 500)
+
+    def stored(self, kind: ResourceType, raw: bytes, is_gone: bool) -> None:
+        """Take an object as the API server stores it."""
+        if kind.plural == "pods" and not is_gone and b'"nodeName"' in raw:
+            pod = msgspec.json.decode(raw)
+            if pod["spec"].get("nodeName"):
+                self._bound.add(pod["metadata"]["uid"])
+        elif kind.plural == "configmaps" and _NAMED in raw:
+            self._take([] if is_gone else nominations.intents(msgspec.json.decode(raw)))
+
+    def _take(self, listed: list[nominations.Intent]) -> None:
+        now = {intent.id: intent for intent in listed}
+        self._over += (intent for id_, intent in self._standing.items() if id_ not in now)
+        self._revised |= {id_ for id_, intent in now.items() if self._known.get(id_, intent) != intent}
+        self._known.update(now)
+        self._standing = now
+
+    @property
+    def made(self) -> RoomMade:
+        """What it came to."""
+        served = sum(intent.holders <= self._bound for intent in (*self._over, *self._standing.values()))
+        return RoomMade(len(self._known), served, len(self._revised), self._evictions, self._refused)
+
 
 if TYPE_CHECKING:
     from simulator.world import World
@@ -71,7 +153,7 @@ _BY_WRITES: Final[Mapping[str, _Seen]] = {
     "node asked of an autoscaler": _wrote(SCHEDULER, "create", "pods", within=names.SCALE_ADJUST_NAMESPACE),
     "race lost": _lost_race,
 }
-#: What is reached by other means; the last ones are of runs in which room is made (roommade.py).
+#: What is reached by other means; the last ones are of runs in which room is made (marks.py).
 _OTHERWISE: Final = (
     "device shared by two",
     "book empty again",
@@ -82,7 +164,7 @@ _OTHERWISE: Final = (
     *OF_ROOM,
 )
 MARKS: Final = (*_BY_WRITES, *_OTHERWISE)
-#: What is reached where the scheduler makes claims for pods (extending.py); nobody has to reach it elsewhere.
+#: What is reached where the scheduler makes claims for pods (made_claims.py); nobody has to reach it elsewhere.
 _WITH_CLAIMS: Final[Mapping[str, _Seen]] = {
     "claim made": _wrote(SCHEDULER, "create", "resourceclaims"),
     "claim made before": _wrote(SCHEDULER, "create", "resourceclaims", code=409),

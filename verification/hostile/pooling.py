@@ -20,8 +20,7 @@ from verification.hostile import contending, queueing
 from verification.hostile.actions import Action, ChangePodGroup, CreatePod, CreatePodGroup, DeletePod, EditPod
 from verification.hostile.faults import drawing
 from verification.hostile.faults.kinds import OF_AGENTS, OF_ROOM, Fault
-from verification.hostile.pool_actions import MoveGroup, MoveNode, MovePod, MoveQueue
-from verification.hostile.queue_actions import CreateQueue
+from verification.hostile.queue_actions import CreateQueue, MoveGroup, MoveNode, MovePod, MoveQueue
 from verification.hostile.scenario import Scenario, Switches
 from wire import names
 

@@ -1,4 +1,9 @@
-"""What administrators do to queues, and what else pods of a run with queues need: priority classes and owners."""
+"""What administrators do to queues, and what else pods of a run with queues need: priority classes and owners.
+
+What people do about node pools: nodes, pods, PodGroups and Queues get another value of the label, or lose it.
+
+What users do about evictions: PodDisruptionBudgets that come, change and go.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from typing_extensions import override
 
-from kube.client.resources import CONFIG_MAPS, PRIORITY_CLASSES, QUEUES
+from kube.client.resources import CONFIG_MAPS, NODES, POD_DISRUPTION_BUDGETS, POD_GROUPS, PODS, PRIORITY_CLASSES, QUEUES
 from verification.hostile.acting import Act
 from wire import names
 
@@ -115,3 +120,97 @@ class DeleteOwner(Act, frozen=True, kw_only=True, tag="delete-owner"):
     @override
     async def _do(self, world: World) -> None:
         await world.api.delete(CONFIG_MAPS, self.name, namespace=_NAMESPACE)
+
+
+if TYPE_CHECKING:
+    from simulator.world import World
+
+_POOLS_NAMESPACE = "team"
+
+
+def _label(pool: str) -> dict[str, Any]:
+    return {"metadata": {"labels": {names.NODE_POOL_LABEL: pool or None}}}
+
+
+class MoveNode(Act, frozen=True, kw_only=True, tag="move-node"):
+    """Give a node to another pool, with the pods that run there or are on their way. "": take the label away."""
+
+    node: str
+    pool: str = ""
+
+    @override
+    async def _do(self, world: World) -> None:
+        await world.api.patch(NODES, self.node, _label(self.pool))
+
+
+class MovePod(Act, frozen=True, kw_only=True, tag="move-pod"):
+    """The same for a pod, which may be on its way."""
+
+    pod: str
+    pool: str = ""
+
+    @override
+    async def _do(self, world: World) -> None:
+        await world.api.patch(PODS, self.pod, _label(self.pool), namespace=_POOLS_NAMESPACE)
+
+
+class MoveGroup(Act, frozen=True, kw_only=True, tag="move-group"):
+    """The same for a PodGroup, which may be starting."""
+
+    group: str
+    pool: str = ""
+
+    @override
+    async def _do(self, world: World) -> None:
+        await world.api.patch(POD_GROUPS, self.group, _label(self.pool), namespace=_POOLS_NAMESPACE)
+
+
+class MoveQueue(Act, frozen=True, kw_only=True, tag="move-queue"):
+    """The same for a queue, with what waits and runs in it."""
+
+    queue: str
+    pool: str = ""
+
+    @override
+    async def _do(self, world: World) -> None:
+        await world.api.patch(QUEUES, self.queue, _label(self.pool))
+
+
+if TYPE_CHECKING:
+    from simulator.world import World
+
+
+class CreateBudget(Act, frozen=True, kw_only=True, tag="create-budget"):
+    """Create a PodDisruptionBudget of which ``least`` pods stay. Without ``labels`` it is for all of the namespace."""
+
+    name: str
+    least: int
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+
+    @override
+    async def _do(self, world: World) -> None:
+        selector: dict[str, Any] = {"matchLabels": self.labels} if self.labels else {}
+        body = {"metadata": {"name": self.name}, "spec": {"minAvailable": self.least, "selector": selector}}
+        await world.api.create(POD_DISRUPTION_BUDGETS, body, namespace=_NAMESPACE)
+
+
+class EditBudget(Act, frozen=True, kw_only=True, tag="edit-budget"):
+    """Change how many pods of a budget have to stay."""
+
+    name: str
+    least: int
+
+    @override
+    async def _do(self, world: World) -> None:
+        body = {"spec": {"minAvailable": self.least}}
+        await world.api.patch(POD_DISRUPTION_BUDGETS, self.name, body, namespace=_NAMESPACE)
+
+
+class DeleteBudget(Act, frozen=True, kw_only=True, tag="delete-budget"):
+    """Delete a budget."""
+
+    name: str
+
+    @override
+    async def _do(self, world: World) -> None:
+        await world.api.delete(POD_DISRUPTION_BUDGETS, self.name, namespace=_NAMESPACE)

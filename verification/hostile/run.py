@@ -6,16 +6,28 @@ Beside the checker's invariants and verification/hostile/oversight.py's three th
 HANG   it did not come to rest, or not to its end, within the time it may take
 CRASH  a component ended by an exception
 EDGE   an exception that nobody expected was caught at the edge of a component, which then went on
+
+Ends a run that does not end on its own.
+
+Virtual time never waits, so a run that hangs either burns the processor while virtual time stands still, or lets
+virtual hours pass. The second is bounded by the run itself; here is the first, by processor time. What a whole run
+takes depends on the machine and on how busy it is, so it is bounded far more widely.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
+import signal
+import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Final
 
 import anyio
@@ -32,13 +44,77 @@ from verification.hostile.actions import Action
 from verification.hostile.eventlog import EventLog, LogTaker, told_error
 from verification.hostile.faults.ground import Ground
 from verification.hostile.faults.kinds import Fault
-from verification.hostile.guard import RanTooLong, processor_time
-from verification.hostile.marks import Marks
+from verification.hostile.marks import Marks, RoomCount, RoomMade
 from verification.hostile.oversight import Oversight
-from verification.hostile.roommade import RoomCount, RoomMade
 from verification.hostile.scenario import Scenario
 from verification.hostile.suggested.judge import Suggested
 from verification.hostile.versions import Versions
+
+#: How often is looked, also after the first exception: interrupted code may run into another endless loop as it ends.
+_LOOK_S: Final = 1.0
+#: Times the limit, a whole run may take.
+_IN_ALL: Final = 10
+
+
+class RanTooLong(KeyboardInterrupt):  # asyncio lets only this kind out at once
+    """Raised in the middle of running code when the processor time is used up."""
+
+
+@contextlib.contextmanager
+def processor_time(limit_s: float, progress: Callable[[], float] = lambda: 0.0) -> Iterator[None]:
+    """Raise RanTooLong inside when this process has used so much processor time without progress, or ten times as much.
+
+    ``progress``: the virtual second, which counts as progress once it is another. Main thread only; else no limit.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    watch = _Watch(limit_s, progress)
+    with _quiet_where_lost():
+        before = signal.signal(signal.SIGPROF, watch.look)
+        signal.setitimer(signal.ITIMER_PROF, min(limit_s, _LOOK_S), _LOOK_S)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            signal.signal(signal.SIGPROF, before)
+
+
+class _Watch:
+    """What has been used since the last progress, and in all."""
+
+    def __init__(self, limit_s: float, progress: Callable[[], float]) -> None:
+        self._limit_s = limit_s
+        self._progress = progress
+        self._second = int(progress())
+        self._began_s = self._since_s = time.process_time()
+
+    def look(self, _signal: int, frame: FrameType | None) -> None:
+        now_s, second = time.process_time(), int(self._progress())
+        if second != self._second:
+            self._second, self._since_s = second, now_s
+        where = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else "nowhere"
+        if now_s - self._since_s >= self._limit_s:
+            raise RanTooLong(f"{self._limit_s:g} s of processor time in one virtual second, at {where}")
+        if now_s - self._began_s >= _IN_ALL * self._limit_s:
+            raise RanTooLong(f"{_IN_ALL * self._limit_s:g} s of processor time in all, at {where}")
+
+
+@contextlib.contextmanager
+def _quiet_where_lost() -> Iterator[None]:
+    """Report no RanTooLong that Python drops, as in the callback of a weak reference: the next signal ends the run."""
+    before = sys.unraisablehook
+
+    def report(unraisable: sys.UnraisableHookArgs) -> None:
+        if not isinstance(unraisable.exc_value, RanTooLong):
+            before(unraisable)
+
+    sys.unraisablehook = report
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
+
 
 HANG: Final = "HANG"
 CRASH: Final = "CRASH"
@@ -51,7 +127,6 @@ QUIET_S: Final = 20.0
 WAITING_QUIET_S: Final = 330.0
 #: ...and every pod has been settled for so long: kubelets that come back tell first how it was, then how it is.
 STEADY_S: Final = 5.0
-_LOOK_S: Final = 1.0
 #: Virtual seconds after which a run is given up, wherever it stands.
 LIMIT_S: Final = 30_000.0
 #: Processor time without progress of virtual time after which it is given up (guard.py).

@@ -23,14 +23,15 @@ from simulator.mig.hardware import SlicedNode
 from simulator.nodes import shape
 from simulator.nodes.shape import KubeletSettings, NodeShape
 from simulator.world import GANG_GRACE_S, WorldSettings
-from verification.hostile import apart, claiming, contending, dialects, graces, queueing, timing, workload
+from verification.hostile import claiming, contending, dialects, queueing, variations, workload
 from verification.hostile.actions import Action
-from verification.hostile.faults import admission, drawing, machines, nodes, reservations
+from verification.hostile.faults import components, drawing, nodes, reservations
+from verification.hostile.faults import nodes as machines
 from verification.hostile.faults.kinds import OF_AGENTS, OF_CLAIMS, OF_ROOM, Fault, unpromised
 from verification.hostile.faults.nodes import SlowStarts
 from verification.hostile.faults.processes import TwoLeaders
 from verification.hostile.queue_actions import CreateQueue
-from verification.hostile.timing import Timers
+from verification.hostile.variations import Timers
 from wire import names
 
 VERSION: Final = 1
@@ -60,7 +61,7 @@ _OTHER_TIMERS: Final = 0.2
 _AT_ONCE_S: Final = 1.0
 _CATCHES_UP_S: Final = 120.0
 #: Faults that strike neither watches nor requests, nor who decides.
-_LEAVE_CACHES: Final = (admission, machines, nodes, reservations)
+_LEAVE_CACHES: Final = (components, machines, nodes, reservations)
 #: Parts of the runs in which room is made, and in which teams take from each other on a full cluster.
 _MAKES_ROOM: Final = 0.8
 _CONTENDED: Final = 0.65
@@ -273,15 +274,15 @@ def scenario_of(seed: int, kinds: Collection[str] | None = None, *, with_claims:
         actions = contending.contended(room, shapes=nodes, duration_s=duration_s)
     claims = _rng(seed, "claims")
     actions = claiming.claimed(claims, actions, shapes=nodes, duration_s=duration_s, always=with_claims)
-    actions = apart.kept_apart(_rng(seed, "apart"), actions)
+    actions = variations.kept_apart(_rng(seed, "apart"), actions)
     settings = msgspec.structs.replace(settings, checks_queues=_has_queues(actions) and rng.random() < 0.5)
     rng = _rng(seed, "graces")
     if rng.random() < _SLOW_ENDS:
-        settings = msgspec.structs.replace(settings, stop_s=rng.choice(graces.STOPS_S))
-        actions = graces.stretched(rng, actions)
+        settings = msgspec.structs.replace(settings, stop_s=rng.choice(variations.STOPS_S))
+        actions = variations.stretched(rng, actions)
     rng = _rng(seed, "timers")
     if rng.random() < _OTHER_TIMERS:
-        settings = msgspec.structs.replace(settings, timers=timing.draw(rng))
+        settings = msgspec.structs.replace(settings, timers=variations.draw(rng))
     settings = msgspec.structs.replace(settings, agents=_agents(_rng(seed, "agents"), nodes))
     settings = msgspec.structs.replace(settings, suggestions=_rng(seed, "suggestions").random() < _SUGGESTS)
     faults = drawing.draw(

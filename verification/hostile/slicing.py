@@ -16,13 +16,13 @@ from gpu.dialects.settings import DialectSettings, ReplicasSettings
 from gpu.mig import Place
 from simulator.mig.hardware import PROFILES, SlicedNode
 from simulator.nodes import shape
-from verification.hostile import contending, timing
+from verification.hostile import contending, variations
 from verification.hostile.actions import MAIN, Action, CreatePod, CreatePodGroup, DeletePod
+from verification.hostile.device_actions import AskLayout, OfferGpus, WithdrawLayouts
 from verification.hostile.faults import drawing
 from verification.hostile.faults.kinds import OF_AGENTS, OF_CARVING, OF_ROOM
-from verification.hostile.mig_actions import AskLayout, OfferGpus, WithdrawLayouts
 from verification.hostile.scenario import Scenario, Switches
-from verification.hostile.timing import Timers
+from verification.hostile.variations import Timers
 from wire import names
 
 _SHAPES: Final = (("1x0",), ("1x0",), ("2x0",), ("3x0",), ("2x0", "1x1x80GiB"))
@@ -88,7 +88,7 @@ def _switches(rng: random.Random, sliced: Sequence[SlicedNode]) -> Switches:
         stop_s=rng.choice((0.0, 0.2, 0.2, 5.0)),
         makes_room=rng.random() < 0.3,
         agents=tuple(each.node for each in sliced) if rng.random() < 0.5 else (),
-        timers=timing.draw(rng) if rng.random() < 0.2 else Timers(),
+        timers=variations.draw(rng) if rng.random() < 0.2 else Timers(),
         sliced=tuple(sliced),
         dialects=DialectSettings(replicas=ReplicasSettings(entries=_ENTRIES)),
     )

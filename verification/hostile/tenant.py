@@ -21,7 +21,7 @@ from verification.hostile.actions import (
     DeletePodGroup,
     EditPod,
 )
-from verification.hostile.claim_actions import ANY_CLASS, CreateDeviceClasses
+from verification.hostile.device_actions import ANY_CLASS, CreateDeviceClasses
 from verification.hostile.queue_actions import CreateQueue
 from verification.hostile.scenario import Scenario, scenario_of
 from verification.hostile.tenant_actions import (

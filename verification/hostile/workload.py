@@ -3,6 +3,12 @@
 Small by default: hostile schedules find mistakes in few pods on few cards, and a thousand of them have to be cheap.
 A mix has a *mood*, drawn once: how full the cluster gets, which forms of pods there are, how much mischief. So that
 some runs are all of one kind, as the clusters of the field are.
+
+Mischief: what users may do that helps nobody, what they forge, and what administrators do with things not theirs.
+
+Gangs whose PodGroups have sub-groups, and these sub-groups of their own.
+
+Drawn from what a gang is called and not from the scenario's own luck: so seeds mean the same with and without them.
 """
 
 from __future__ import annotations
@@ -10,14 +16,192 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from simulator.nodes.shape import NodeShape
-from verification.hostile import mischief, nesting
-from verification.hostile.actions import MAIN, Action, CreatePod, CreatePodGroup, DeletePod, UngatePod
+from verification.hostile.actions import (
+    MAIN,
+    Action,
+    ChangePodGroup,
+    CreatePod,
+    CreatePodGroup,
+    DeleteBindRequest,
+    DeletePod,
+    DeletePodGroup,
+    DeleteReservation,
+    EditPod,
+    EvictPod,
+    Part,
+    UngatePod,
+)
 from wire import names
+
+#: (annotation, value): asks that nobody can grant, or even read.
+MALFORMED: Final = (
+    (names.GPU_FRACTION, "abc"),
+    (names.GPU_FRACTION, "1.5"),
+    (names.GPU_FRACTION, "0"),
+    (names.GPU_FRACTION, "-0.5"),
+    (names.GPU_FRACTION, "NaN"),
+    (names.GPU_FRACTION, "0,5"),
+    (names.GPU_FRACTION, ""),
+    (names.GPU_MEMORY, "0"),
+    (names.GPU_MEMORY, "-1"),
+    (names.GPU_MEMORY, "10Gi"),
+    (names.GPU_MEMORY, "1e3"),
+    (names.GPU_FRACTION_NUM_DEVICES, "0"),
+    (names.GPU_FRACTION_NUM_DEVICES, "two"),
+    (names.GPU_FRACTION_NUM_DEVICES, "99999999999999999999"),
+    (names.GPU_FRACTION_CONTAINER_NAME, "nobody"),
+)
+#: Keys that only the scheduler and the binder write, with values that would help who forged them.
+FORGED_ANNOTATIONS: Final = {
+    names.GRANT: '{"attempt":"x","devices":[]}',
+    names.GPU_PORTION_ANNOTATION: "0.01",
+    f"{names.VISIBLE_DEVICES_PREFIX}c0": "all",
+    names.RECEIVED_RESOURCE_TYPE: names.RECEIVED_FRACTION,
+    names.FENCED: "x",
+    names.TENANTS: "{}",
+}
+FORGED_LABELS: Final = {names.GPU_GROUP_LABEL: "mine", f"{names.MULTI_GPU_GROUP_LABEL_PREFIX}mine": "mine"}
+#: Edits after placement that would free on paper what is still used.
+SHRINKING: Final = ((names.GPU_FRACTION, "0.01"), (names.GPU_MEMORY, "1"), (names.GPU_FRACTION, None))
+
+
+def forged(rng: random.Random, pod: CreatePod) -> CreatePod:
+    """The same pod with keys that are not its maker's to write."""
+    annotations = {**pod.annotations, **_some(rng, FORGED_ANNOTATIONS)}
+    return msgspec.structs.replace(pod, annotations=annotations, labels=_some(rng, FORGED_LABELS))
+
+
+def _some(rng: random.Random, keys: dict[str, str]) -> dict[str, str]:
+    return dict(rng.sample(sorted(keys.items()), rng.randrange(1, len(keys) + 1)))
+
+
+def with_pod(rng: random.Random, pod: CreatePod, *, at_s: float) -> Action:
+    """Something that is done with a pod while it is placed, or when it has just been."""
+    shrunk, value = rng.choice(SHRINKING)
+    key, forged_value = rng.choice(sorted(FORGED_ANNOTATIONS.items()))
+    label, labelled = rng.choice(sorted(FORGED_LABELS.items()))
+    malformed, text = rng.choice(MALFORMED)
+    return rng.choice((
+        EditPod(at_s=at_s, name=pod.name, annotations={"example.com/note": str(rng.randrange(100))}),
+        EditPod(at_s=at_s, name=pod.name, annotations={shrunk: value}),
+        EditPod(at_s=at_s, name=pod.name, annotations={shrunk: value}, when_bound_s=5.0),
+        EditPod(at_s=at_s, name=pod.name, annotations={malformed: text}),
+        EditPod(at_s=at_s, name=pod.name, annotations={key: forged_value}, when_bound_s=rng.choice((0.0, 5.0))),
+        EditPod(at_s=at_s, name=pod.name, annotations={names.GRANT: None}, when_bound_s=5.0),
+        EditPod(at_s=at_s, name=pod.name, labels={label: labelled}, when_bound_s=rng.choice((0.0, 5.0))),
+        EditPod(at_s=at_s, name=pod.name, labels={names.GPU_GROUP_LABEL: None}, when_bound_s=5.0),
+        EvictPod(at_s=at_s, name=pod.name),
+        DeleteBindRequest(at_s=pod.at_s, pod=pod.name),
+    ))  # fmt: skip
+
+
+def with_gang(rng: random.Random, name: str, minimum: int, *, at_s: float) -> Action:
+    """Something that is done with a PodGroup while its members come."""
+    return rng.choice((
+        ChangePodGroup(at_s=at_s, name=name, minimum=minimum + rng.choice((-1, 1, 100))),
+        ChangePodGroup(at_s=at_s, name=name, annotations={names.PLAN: '{"members":{}}'}),
+        DeletePodGroup(at_s=at_s, name=name),
+    ))  # fmt: skip
+
+
+def meddling(rng: random.Random, moment: Callable[[], float], *, nodes: Sequence[str], tenths: int) -> Iterator[Action]:
+    """What an administrator does by hand; ``moment`` draws a time, ``tenths`` is how much of it there is."""
+    while rng.randrange(10) < tenths:
+        at_s, grace_s = moment(), rng.choice((None, None, 0))
+        yield DeleteReservation(at_s=at_s, number=rng.randrange(8), grace_s=grace_s)
+    if rng.randrange(20) < tenths:
+        yield _forged_reservation(moment(), rng.choice(nodes))
+
+
+def _forged_reservation(at_s: float, node: str) -> CreatePod:
+    """A pod that says it is a reservation, with a book that says it is empty."""
+    return CreatePod(
+        at_s=at_s,
+        name=f"{names.RESERVATION_NAME_PREFIX}-forged",
+        namespace=names.RESERVATION_NAMESPACE,
+        labels={names.APP_LABEL: names.RESERVATION_APP, names.GPU_GROUP_LABEL: "mine"},
+        annotations={names.TENANTS: "{}"},
+        scheduler="default-scheduler",
+        node=node,
+    )
+
+
+#: The part of all gangs that has sub-groups.
+_SHARE: Final = 0.4
+
+
+class Tree(NamedTuple):
+    """Sub-groups of a gang, and the sub-group of each member by number; further members are of the last one."""
+
+    parts: tuple[Part, ...] = ()
+    least: int | None = None
+    members: tuple[str, ...] = ()
+
+    def labels(self, member: int) -> dict[str, str]:
+        """What a member says of its sub-group."""
+        return {names.SUBGROUP_LABEL: self.members[min(member, len(self.members) - 1)]} if self.members else {}
+
+
+def nested(about: str, minimum: int) -> Tree:
+    """Draw the sub-groups of a gang of which ``minimum`` members are to start together."""
+    rng = random.Random(about)
+    if rng.random() >= _SHARE:
+        return Tree()
+    return rng.choice((_leader, _either, _elastic, _deep, _contradicting))(rng, minimum)
+
+
+def _leader(rng: random.Random, minimum: int) -> Tree:
+    """A leader and one of two segments, or both."""
+    parts = (
+        Part(name="leader", pods=1),
+        Part(name="workers", parts=rng.choice((None, 1, 1))),
+        Part(name="s-0", parent="workers", pods=minimum - 1),
+        Part(name="s-1", parent="workers", pods=1),
+    )
+    return Tree(parts, None, ("leader", *("s-0",) * (minimum - 1), "s-1"))
+
+
+def _either(rng: random.Random, minimum: int) -> Tree:
+    """One of two, and members of both."""
+    parts = (Part(name="b", pods=minimum), Part(name="a", pods=rng.randrange(1, minimum + 1)))
+    return Tree(parts, 1, tuple(rng.choice("aab") for _ in range(minimum + 2)))
+
+
+def _elastic(rng: random.Random, minimum: int) -> Tree:
+    """Segments of which the last ones need nobody."""
+    parts = (
+        Part(name="w", parts=rng.choice((1, 2, 2, 3))),
+        Part(name="w-0", parent="w", pods=minimum - 1),
+        Part(name="w-1", parent="w", pods=1),
+        Part(name="w-2", parent="w", pods=0),
+    )
+    return Tree(parts, None, (*("w-0",) * (minimum - 1), "w-1", "w-2"))
+
+
+def _deep(rng: random.Random, minimum: int) -> Tree:
+    """Levels below levels, with a choice at the bottom."""
+    chain = tuple(Part(name=f"l-{i}", parent=f"l-{i - 1}" if i else "") for i in range(rng.randrange(1, 5)))
+    last = chain[-1].name
+    chain = (*chain[:-1], Part(name=last, parent=chain[-1].parent, parts=1))
+    parts = (Part(name="x", parent=last, pods=minimum), Part(name="y", parent=last, pods=minimum + 1))
+    return Tree((*parts, *chain), rng.choice((None, 1)), ("x",) * minimum + ("y",))
+
+
+def _contradicting(rng: random.Random, minimum: int) -> Tree:
+    """What admission refuses while it answers, or what can't be satisfied."""
+    parts = rng.choice((
+        (Part(name="a", parent="b", pods=minimum), Part(name="b", parent="a")),
+        (Part(name="a", parent="b", pods=minimum),),
+        (Part(name="a", pods=minimum, parts=1),),
+        (Part(name="a", pods=minimum), Part(name="b", parts=7), Part(name="c", parent="b", pods=1)),
+    ))  # fmt: skip
+    return Tree(parts, None, ("a",))
+
 
 #: Beside decimals that add up to one: a third, digits below a nano-GPU, both ends of what is allowed.
 FRACTIONS: Final = (
@@ -109,7 +293,7 @@ def draw(rng: random.Random, *, shapes: Sequence[NodeShape], duration_s: float, 
     mix.actions += pods
     for pod in pods:
         _go_on(mix, mood, pod)
-    mix.actions += mischief.meddling(rng, mix.moment, nodes=mix.nodes, tenths=mood.mischief)
+    mix.actions += meddling(rng, mix.moment, nodes=mix.nodes, tenths=mood.mischief)
     return tuple(sorted(mix.actions, key=lambda action: action.at_s))
 
 
@@ -153,7 +337,7 @@ def _gang(mix: _Draw, mood: _Mood, *, number: int) -> Iterator[CreatePod]:
     members = max(1, minimum + rng.choice((-1, 0, 0, 0, 0, 1, 2)))
     name, at_s = f"g-{mix.gangs}", mix.moment()
     mix.gangs += 1
-    tree = nesting.draw(f"{name} {at_s}", minimum)
+    tree = nested(f"{name} {at_s}", minimum)
     mix.actions.append(
         CreatePodGroup(at_s=mix.soon(at_s), name=name, minimum=minimum, parts=tree.parts, least=tree.least)
     )
@@ -164,7 +348,7 @@ def _gang(mix: _Draw, mood: _Mood, *, number: int) -> Iterator[CreatePod]:
         pod = _changed(pod, at_s=mix.soon(at_s), name=f"p-{number + member}", group=name)
         yield _changed(pod, labels={**pod.labels, **tree.labels(member)})
     if rng.random() < 0.1 * mood.mischief:
-        mix.actions.append(mischief.with_gang(rng, name, minimum, at_s=mix.soon(at_s)))
+        mix.actions.append(with_gang(rng, name, minimum, at_s=mix.soon(at_s)))
 
 
 def _fraction(mix: _Draw) -> CreatePod:
@@ -200,7 +384,7 @@ def _placed_by_hand(mix: _Draw) -> CreatePod:
 
 
 def _malformed(mix: _Draw) -> CreatePod:
-    key, value = mix.rng.choice(mischief.MALFORMED)
+    key, value = mix.rng.choice(MALFORMED)
     base = {} if key in {names.GPU_FRACTION, names.GPU_MEMORY} else {names.GPU_FRACTION: "0.5"}
     return _asking({**base, key: value})
 
@@ -225,7 +409,7 @@ def _dressed(mix: _Draw, mood: _Mood, pod: CreatePod) -> CreatePod:
     if rng.random() < 0.05 and not pod.node:
         pod = _changed(pod, gated=True)
     if rng.random() < 0.03 * mood.mischief:
-        pod = mischief.forged(rng, pod)
+        pod = forged(rng, pod)
     return pod
 
 
@@ -273,4 +457,4 @@ def _go_on(mix: _Draw, mood: _Mood, pod: CreatePod) -> None:
         at_s = mix.soon(pod.at_s) if rng.random() < 0.4 else mix.later(pod.at_s)
         mix.actions.append(DeletePod(at_s=at_s, name=pod.name, grace_s=rng.choice((None, None, None, 0, 1))))
     if rng.randrange(10) < mood.mischief:
-        mix.actions.append(mischief.with_pod(rng, pod, at_s=mix.soon(pod.at_s)))
+        mix.actions.append(with_pod(rng, pod, at_s=mix.soon(pod.at_s)))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 
-from verification.model.claiming.exploring import CLAIMING, NamedClaiming, explore_claiming
-from verification.model.configs import LARGE, QUICK, Named
+from verification.model.claims.exploring import CLAIMING, NamedClaiming, explore_claiming
+from verification.model.config import LARGE, QUICK, Named
 from verification.model.explorer import Result, explore
-from verification.model.preparing.exploring import PREPARING, NamedPreparing, explore_preparing
-from verification.model.room.configs import ROOM, ROOM_LARGE, NamedRoom
-from verification.model.room.exploring import explore_room
+from verification.model.preemption.config import ROOM, ROOM_LARGE, NamedRoom
+from verification.model.preemption.exploring import explore_room
+from verification.model.volumes.exploring import PREPARING, NamedPreparing, explore_preparing
 
 Kind = Named | NamedRoom | NamedPreparing | NamedClaiming
 CONFIGS: dict[str, tuple[Kind, ...]] = {

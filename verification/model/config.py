@@ -1,8 +1,11 @@
-"""A configuration: how much of everything there is, and what may go wrong."""
+"""A configuration: how much of everything there is, and what may go wrong.
+
+The configurations that are explored: small ones in every run of the tests, larger ones on demand.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from verification.model.state import DEVICE, ENDED, POD, RESERVATION, RUNNING, VERSIONS, Binder, Left, Pod, Resv, World
@@ -87,3 +90,177 @@ class Config:
         if self.known_ended:
             return Resv(uid, uid * VERSIONS, (), uuid=device, phase=ENDED, proven=True)
         return Resv(uid, uid * VERSIONS, (), dev=device, uuid=device, phase=RUNNING, proven=True)
+
+
+#: 0.5 and 0.6: both do not fit on one device. Halves do.
+UNEQUAL: Final = ((5,), (6,))
+HALVES: Final = ((5,), (5,))
+DIRECT: Final = ("direct", "direct")
+HANDED: Final = ("handed", "handed")
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A configuration with its name."""
+
+    name: str
+    config: Config
+
+
+#: Two schedulers at once that do not spare each other's attempts, on a device that is known.
+TWO_LEADERS: Final = Config(shares=UNEQUAL, known=1, modes=DIRECT, schedulers=2, rival=True)
+#: Two halves and a pod that doesn't fit beside either; all join directly.
+THREE: Final = Config(shares=(*HALVES, (6,)), known=1, modes=(*DIRECT, "direct"))
+#: Two halves that belong together, and a third that takes the room of one.
+GANG: Final = Config(shares=(*HALVES, (5,)), known=1, modes=(*DIRECT, "direct"), gang=(0, 1), releases=True)
+GANG_HANDED: Final = Config(shares=HALVES, modes=HANDED, gang=(0, 1))
+#: The node has an agent that tells devices before the processes of their reservations run.
+EARLY: Final = Config(shares=HALVES, witness=True)
+EARLY_ALONE: Final = Config(shares=((5,),), devices=2, witness=True, modes=("handed",))
+#: Everybody twice, everything late: too many states to be all seen.
+ALL_AT_ONCE: Final = Config(
+    shares=UNEQUAL,
+    schedulers=2,
+    binders=2,
+    rival=True,
+    backlog=1,
+    lag=True,
+    impatient=True,
+    split_collector=True,
+    slow_identity=True,
+    hesitant=True,
+    rests=False,
+)
+
+#: Complete, each in seconds.
+QUICK: Final = (
+    Named("two pods that don't fit together", Config(shares=UNEQUAL)),
+    Named("two halves, a slow device", Config(shares=HALVES, slow_identity=True, left=Left(silences=1))),
+    Named("two devices, two schedulers", Config(shares=UNEQUAL, devices=2, schedulers=2)),
+    Named("a late write", Config(shares=UNEQUAL, left=Left(lates=1))),
+    Named("an edited pod", Config(shares=HALVES, left=Left(touches=1))),
+    Named("two binders", Config(shares=HALVES, binders=2)),
+    Named("a binder that crashes", Config(shares=HALVES, left=Left(binder_crashes=1))),
+    Named(
+        "a scheduler that crashes, a late write",
+        Config(shares=UNEQUAL, known=1, modes=("direct", ""), left=Left(scheduler_crashes=1, lates=1)),
+    ),
+    Named(
+        "two leaders, an edited pod, a late write",
+        replace(TWO_LEADERS, hesitant=True, left=Left(lates=1, touches=1)),
+    ),
+    Named(
+        "two leaders, a pod deleted and made again, a late write",
+        replace(TWO_LEADERS, left=Left(deletes=1, recreates=1, lates=1)),
+    ),
+    Named("two devices each", Config(shares=((5, 5), (5, 5)), devices=2, known=2, modes=DIRECT, schedulers=2)),
+    Named(
+        "a reservation lost",
+        Config(shares=HALVES, known=1, modes=("direct", "handed"), left=Left(unreserves=1)),
+    ),
+    Named("three pods, a late write", replace(THREE, left=Left(lates=1))),
+    Named(
+        "three pods, two leaders, an impatient collector, an edit, a late write",
+        replace(THREE, schedulers=2, rival=True, impatient=True, left=Left(lates=1, touches=1)),
+    ),
+    Named(
+        "late views, one pod, an edit, a reservation lost",
+        Config(shares=((5,),), known=1, modes=("handed",), lag=True, left=Left(touches=1, unreserves=1)),
+    ),
+    Named(
+        "late views, two pods, a reservation lost",
+        Config(shares=UNEQUAL, known=1, modes=("handed", "direct"), lag=True, left=Left(unreserves=1)),
+    ),
+    Named("a gang at the binder", replace(GANG_HANDED, shares=UNEQUAL, devices=2)),
+    Named("a gang at the binder that crashes", replace(GANG_HANDED, left=Left(binder_crashes=1))),
+    Named("a direct gang, a member edited", replace(GANG, left=Left(touches=1))),
+    Named(
+        "a direct gang, its scheduler crashes, its room is kept",
+        replace(GANG, keeps_room=True, left=Left(scheduler_crashes=1)),
+    ),
+    Named("a direct gang, its scheduler crashes, a late write", replace(GANG, left=Left(scheduler_crashes=1, lates=1))),
+    Named("told early, two pods that don't fit together", replace(EARLY, shares=UNEQUAL)),
+    Named("told early, two halves, a slow process", replace(EARLY, slow_identity=True, left=Left(silences=1))),
+    Named(
+        "told early, an image that can't be pulled, a binder that crashes",
+        replace(EARLY, pulls=False, left=Left(binder_crashes=1, late_words=1)),
+    ),
+    Named(
+        "told early, a reservation deleted by force, a late agent",
+        replace(EARLY_ALONE, known=1, left=Left(forced=1, late_words=1)),
+    ),
+    Named(
+        "told early, a reservation lost, a late agent",
+        replace(EARLY, known=1, modes=("direct", "handed"), left=Left(unreserves=1, late_words=1)),
+    ),
+    Named("told early, another device, a late agent", replace(EARLY_ALONE, left=Left(swaps=1, late_words=1))),
+)
+
+LARGE: Final = (
+    Named("a pod deleted and made again", Config(shares=UNEQUAL, left=Left(deletes=1, recreates=1))),
+    Named("a pod that vanishes and is made again", Config(shares=UNEQUAL, left=Left(vanishes=1, recreates=1))),
+    Named(
+        "one pod, two binders, a late write, an edit", Config(shares=((5,),), binders=2, left=Left(lates=1, touches=1))
+    ),
+    Named("one pod, two leaders, a late write", Config(shares=((5,),), schedulers=2, rival=True, left=Left(lates=1))),
+    Named(
+        "one pod, a binder that crashes, a late write, an edit",
+        Config(shares=((5,),), left=Left(binder_crashes=1, lates=1, touches=1)),
+    ),
+    Named(
+        "a reservation lost, a late write",
+        Config(shares=UNEQUAL, known=1, modes=("direct", "handed"), left=Left(lates=1, unreserves=1)),
+    ),
+    Named(
+        "two leaders, an impatient collector in two steps, an edit, a refusal, a late write",
+        replace(TWO_LEADERS, impatient=True, split_collector=True, left=Left(lates=1, touches=1, refusals=1)),
+    ),
+    Named(
+        "two leaders, one crashes, an impatient collector, a deletion, a late write",
+        replace(TWO_LEADERS, impatient=True, hesitant=True, left=Left(lates=1, scheduler_crashes=1, deletes=1)),
+    ),
+    Named("a reservation evicted, two devices", Config(shares=HALVES, devices=2, left=Left(evictions=1))),
+    Named("a gang at the binder, its scheduler crashes", replace(GANG_HANDED, left=Left(scheduler_crashes=1))),
+    Named("a gang at the binder, a member edited, a late write", replace(GANG_HANDED, left=Left(touches=1, lates=1))),
+    Named(
+        "a direct gang, two leaders, an edit, a late write",
+        replace(GANG, shares=HALVES, modes=DIRECT, schedulers=2, rival=True, left=Left(touches=1, lates=1)),
+    ),
+    Named(
+        "told early, a pod deleted and made again, a late agent",
+        replace(EARLY_ALONE, left=Left(deletes=1, recreates=1, late_words=1)),
+    ),
+    Named("told early, a reservation lost", replace(EARLY, modes=HANDED, left=Left(unreserves=1))),
+    Named("two devices and one", Config(shares=((5, 5), (6,)), devices=2)),
+    Named(
+        "late views, an edit, a reservation lost", Config(shares=UNEQUAL, lag=True, left=Left(touches=1, unreserves=1))
+    ),
+    Named(
+        "all at once, two pods",
+        replace(
+            ALL_AT_ONCE,
+            left=Left(
+                deletes=1,
+                vanishes=1,
+                recreates=1,
+                touches=1,
+                unreserves=1,
+                evictions=1,
+                lates=2,
+                binder_crashes=1,
+                scheduler_crashes=1,
+                silences=1,
+                refusals=1,
+            ),
+        ),
+    ),
+    Named(
+        "all at once, three pods on two devices",
+        replace(
+            ALL_AT_ONCE,
+            shares=(*HALVES, (6,)),
+            devices=2,
+            left=Left(deletes=1, recreates=1, touches=1, unreserves=1, lates=2, binder_crashes=1, scheduler_crashes=1),
+        ),
+    ),
+)

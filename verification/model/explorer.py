@@ -1,8 +1,8 @@
 """Explores all reachable states, breadth first: the first violation that is found has a shortest trace.
 
-What is explored is an ``Explored``: the sharing protocol (``Sharing``), making room (verification/model/room), having
-claims bound (verification/model/preparing), or allocating ResourceClaims (verification/model/claiming). States are kept
-by their representative, each with its parent.
+What is explored is an ``Explored``: the sharing protocol (``Sharing``), making room (verification/model/preemption),
+having claims bound (verification/model/volumes), or allocating ResourceClaims (verification/model/claims). States are
+kept by their representative, each with its parent.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from verification.model import server
 from verification.model.binding import Binding
-from verification.model.canonical import Canonical
+from verification.model.canonical import Canonical, told
 from verification.model.collecting import Collecting
 from verification.model.config import Config
 from verification.model.ganging import Ganging
@@ -24,7 +24,6 @@ from verification.model.properties import is_at_rest, violation
 from verification.model.rules import BUILT, Rules
 from verification.model.scheduling import Scheduling
 from verification.model.state import Step, World
-from verification.model.telling import told
 from verification.model.translating import Translator
 
 W = TypeVar("W")

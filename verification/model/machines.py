@@ -1,4 +1,13 @@
-"""What is not ours: kubelets and device plugin, the reservation process, users, and writes that land late."""
+"""What is not ours: kubelets and device plugin, the reservation process, users, and writes that land late.
+
+How kubelet takes up a reservation: admission with a device, then its process, or neither.
+
+Without a node agent nobody sees the moment between the two, and both are one step.
+
+The node agent: tells which device kubelet gave to a reservation, before its process runs (protocol.md, Told early).
+
+It asks kubelet by name. Until kubelet has heard that a predecessor was deleted by force, the name means that one.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +16,6 @@ from collections.abc import Iterator
 from verification.model import server
 from verification.model.config import Config
 from verification.model.rules import Rules
-from verification.model.starting import Starting, taken
 from verification.model.state import (
     AWAY,
     BACK,
@@ -28,7 +36,94 @@ from verification.model.state import (
     Step,
     World,
 )
-from verification.model.witnessing import Witness
+
+
+def taken(world: World) -> set[int]:
+    """Devices that kubelet gives to nobody else: those of reservations, and of such as it has not missed yet."""
+    return {one.dev for one in world.resvs if one is not None} | {device for _, device in world.left_behind}
+
+
+class Starting:
+    """Kubelet and reservations that are Pending."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+
+    def steps(self, world: World, group: int, resv: Resv) -> Iterator[Step]:
+        """What may become of one of them."""
+        if resv.deleting:
+            ended = resv._replace(phase=ENDED, dev=0)
+            yield ("kubelet", "never starts", group), server.put_resv(world, group, ended)
+        elif resv.dev:
+            if self._config.pulls:
+                yield ("kubelet", "runs", group), self._run(world, group, resv, device=resv.dev)
+        elif not any(group == behind for behind, _ in world.left_behind):
+            yield from self._admit(world, group, resv)
+
+    def _admit(self, world: World, group: int, resv: Resv) -> Iterator[Step]:
+        devices = _choices(world, self._config.devices)
+        for device in devices:
+            if self._config.witness:
+                admitted = server.put_resv(world, group, resv._replace(dev=device))
+                yield ("kubelet", "admits", group, device), admitted
+            else:
+                yield ("kubelet", "starts", group, device), self._run(world, group, resv, device=device)
+        if not devices:
+            yield ("kubelet", "refuses", group), server.put_resv(world, group, resv._replace(phase=ENDED))
+
+    def _run(self, world: World, group: int, resv: Resv, *, device: int) -> World:
+        """Its process runs; it tells at once, or ``slow_identity``."""
+        if self._config.slow_identity:
+            return server.put_resv(world, group, resv._replace(phase=RUNNING, dev=device, witnessed=False))
+        started = resv._replace(phase=RUNNING, dev=device, uuid=device, witnessed=False)
+        after = server.put_resv(world, group, started._replace(proven=resv.proven and resv.uuid == device))
+        return server.forget_verified(after, resv.uid) if resv.uuid not in {0, device} else after
+
+
+def _choices(world: World, devices: int) -> list[int]:
+    """Free devices that something speaks of, and one of the others, which are all alike."""
+    held = taken(world)
+    free = [DEVICE + at for at in range(devices) if DEVICE + at not in held]
+    used = {holding[2] for pod in world.pods if pod is not None for holding in pod.holdings}
+    used |= {one.uuid for one in world.resvs if one is not None}
+    used |= {holding[2] for ghost in world.ghosts for holding in ghost.holdings}
+    used |= {late.what[-1] for late in world.late if late.kind in {"identity", "witness"}}  # type: ignore[misc]  # a device
+    unused = [device for device in free if device not in used]
+    return [*(device for device in free if device in used), *unused[:1]]
+
+
+class Witness:
+    """The agent of the node, if it has one."""
+
+    def __init__(self, config: Config, rules: Rules) -> None:
+        self._config = config
+        self._rules = rules
+
+    def steps(self, world: World, group: int, resv: Resv) -> Iterator[Step]:
+        """What it may tell of one reservation: at once, or by a patch that lands later, if at all."""
+        if not self._config.witness or (resv.uuid and not resv.witnessed):
+            return
+        for device in self._named(world, group, resv):
+            if device == resv.uuid:
+                continue
+            told = Late("witness", (group, resv.uid, resv.rv, device))
+            after = server.tell_early(world, told, self._rules)
+            if after is not None:
+                yield ("agent", "tells early", group, device), after
+            if world.left.late_words:
+                left = world.left._replace(late_words=world.left.late_words - 1)
+                label = ("!agent", "tells early, but later", group, device)
+                yield label, world._replace(late=(*world.late, told), left=left)
+
+    def _named(self, world: World, group: int, resv: Resv) -> tuple[int, ...]:
+        """What kubelet answers to the reservation's name."""
+        if resv.phase == ENDED and not self._rules.witness_of_living:
+            # The one that it had, and that others may have by now.
+            return tuple(range(DEVICE, DEVICE + self._config.devices))
+        if resv.phase != PENDING or (self._rules.witness_after_start and not resv.dev):
+            return ()
+        before = tuple(device for behind, device in world.left_behind if behind == group)
+        return before or ((resv.dev,) if resv.dev else ())
 
 
 class Machines:

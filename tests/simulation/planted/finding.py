@@ -10,7 +10,7 @@ import argparse
 from pathlib import Path
 
 from tests.simulation.planted.bugs import BUGS, Bug
-from verification.hostile import extending, pooling, slicing
+from verification.hostile import made_claims, pooling, slicing
 from verification.hostile.minimising import minimise
 from verification.hostile.queue_actions import CreateQueue
 from verification.hostile.run import HANG, run
@@ -64,7 +64,7 @@ def scenario_for(name: str, seed: int, kinds: tuple[str, ...] | None) -> Scenari
     if name.startswith(OF_SLICES):
         return slicing.scenario(seed, kinds=kinds)
     if name.startswith(OF_EXTENDED):
-        return extending.scenario(seed, kinds=kinds)
+        return made_claims.scenario(seed, kinds=kinds)
     if not name.startswith(OF_POOLS):
         return scenario_of(seed, kinds, with_claims=name.startswith(OF_CLAIMS))
     mixes = list(pooling.Mix)

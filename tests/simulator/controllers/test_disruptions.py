@@ -9,7 +9,7 @@ from simulator.controllers import disruption
 from tests.conftest import AnyioBackend
 from tests.simulator.test_world import world
 from verification.hostile.actions import CreatePod
-from verification.hostile.room_actions import CreateBudget
+from verification.hostile.queue_actions import CreateBudget
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ import random
 from simulator.nodes import shape
 from verification.hostile import workload
 from verification.hostile.actions import APART, CreatePod
-from verification.hostile.apart import spread_out
 from verification.hostile.scenario import scenario_of
+from verification.hostile.variations import spread_out
 
 NODES = shape.parse(["3x2x40GiB"])
 

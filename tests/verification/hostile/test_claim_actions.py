@@ -11,7 +11,7 @@ from simulator.world import World
 from tests.conftest import AnyioBackend
 from tests.simulator.test_world import world
 from verification.hostile.actions import Action, CreatePod, CreatePodGroup
-from verification.hostile.claim_actions import (
+from verification.hostile.device_actions import (
     BIG_CLASS,
     SLOW_CLASS,
     ClaimAction,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 
 from simulator.nodes import shape
-from verification.hostile import claim_actions, claiming, workload
+from verification.hostile import claiming, device_actions, workload
 from verification.hostile.actions import Action, CreatePod
-from verification.hostile.claim_actions import CreateResourceClaim, CreateVolumeClaim, PublishDevices
+from verification.hostile.device_actions import CreateResourceClaim, CreateVolumeClaim, PublishDevices
 from verification.hostile.faults.kinds import OF_CLAIMS
 from verification.hostile.scenario import scenario_of
 
@@ -37,11 +37,11 @@ def test_every_kind_of_action_comes_up_and_no_pod_is_lost() -> None:
     kinds: set[type] = set()
     for seed in MANY:
         made = claimed(seed, always=True)
-        kinds |= {type(action) for action in made if type(action).__module__ == claim_actions.__name__}
+        kinds |= {type(action) for action in made if type(action).__module__ == device_actions.__name__}
         count = sum(isinstance(action, CreatePod) for action in made)
         assert count == sum(isinstance(action, CreatePod) for action in drawn(seed))
         assert [action.at_s for action in made] == sorted(action.at_s for action in made)
-    assert kinds == {*claim_actions.ClaimAction.__args__} - {claim_actions.RunDriver}
+    assert kinds == {*device_actions.ClaimAction.__args__} - {device_actions.RunDriver}
 
 
 def test_some_gangs_share_a_claim_that_comes_no_later_than_they() -> None:

@@ -11,8 +11,14 @@ from simulator.nodes import shape
 from verification.hostile import contending
 from verification.hostile.actions import Action, CreatePod, CreatePodGroup, DeletePod
 from verification.hostile.faults.nodes import SlowStarts
-from verification.hostile.queue_actions import CreateQueue, DeleteQueue, EditQueue
-from verification.hostile.room_actions import CreateBudget, DeleteBudget, EditBudget
+from verification.hostile.queue_actions import (
+    CreateBudget,
+    CreateQueue,
+    DeleteBudget,
+    DeleteQueue,
+    EditBudget,
+    EditQueue,
+)
 from verification.hostile.scenario import scenario_of
 from wire import names
 

@@ -11,13 +11,14 @@ from simulator.world import World
 from tests.conftest import AnyioBackend
 from tests.simulator.test_world import world
 from verification.hostile.actions import MAIN, Action, CreatePod
-from verification.hostile.claim_actions import Offered, PublishDevices
-from verification.hostile.extended_actions import (
+from verification.hostile.device_actions import (
     CreateExtendedClass,
     DeleteClaimsOf,
     DeleteClass,
     ExtendedAction,
     ForgeClaim,
+    Offered,
+    PublishDevices,
 )
 
 RESOURCE = "example.com/accelerator"

@@ -8,8 +8,8 @@ from collections import Counter
 from simulator.nodes import shape
 from verification.hostile import workload
 from verification.hostile.actions import CreatePod, DeletePod
-from verification.hostile.graces import STOPS_S, stretched
 from verification.hostile.scenario import scenario_of
+from verification.hostile.variations import STOPS_S, stretched
 
 NODES = shape.parse(["2x2x40GiB"])
 

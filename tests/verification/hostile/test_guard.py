@@ -9,7 +9,7 @@ import weakref
 
 import pytest
 
-from verification.hostile.guard import RanTooLong, processor_time
+from verification.hostile.run import RanTooLong, processor_time
 
 
 class Target:

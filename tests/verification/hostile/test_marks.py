@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from verification.hostile.actions import Action, CreatePod, CreatePodGroup
+from verification.hostile.faults.components import ListExpired
 from verification.hostile.faults.kinds import Fault
 from verification.hostile.faults.nodes import KubeletRefuses
 from verification.hostile.faults.requests import Conflicts
-from verification.hostile.faults.servers import ListExpired
 from verification.hostile.marks import MARKS, missing
 from verification.hostile.run import run
 from verification.hostile.scenario import Scenario

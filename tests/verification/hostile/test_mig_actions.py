@@ -10,7 +10,7 @@ from kube.client.resources import GPU_NODES, NODES
 from tests.conftest import AnyioBackend
 from tests.simulator.mig.stage import NODE, stage
 from verification.hostile.actions import Action
-from verification.hostile.mig_actions import AskLayout, OfferGpus, WithdrawLayouts
+from verification.hostile.device_actions import AskLayout, OfferGpus, WithdrawLayouts
 from wire import names
 
 

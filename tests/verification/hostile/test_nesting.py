@@ -8,22 +8,22 @@ from typing import Any
 import pytest
 
 from simulator.checks.gangs import Minimums
-from verification.hostile import nesting
+from verification.hostile import workload
 from verification.hostile.actions import CreatePodGroup, Part
 from wire import names
 
 MANY = range(400)
 
 
-def drawn(number: int, minimum: int = 3) -> tuple[nesting.Tree, Minimums]:
-    tree = nesting.draw(f"g-{number}", minimum)
+def drawn(number: int, minimum: int = 3) -> tuple[workload.Tree, Minimums]:
+    tree = workload.nested(f"g-{number}", minimum)
     parts = [part.manifest for part in tree.parts]
     return tree, Minimums({"subGroups": parts, "minSubGroup": tree.least})
 
 
 def test_the_same_gang_has_the_same_sub_groups() -> None:
-    assert nesting.draw("g-1 2.5", 3) == nesting.draw("g-1 2.5", 3)
-    assert len({nesting.draw(f"g-{i}", 3).parts for i in MANY}) > 10
+    assert workload.nested("g-1 2.5", 3) == workload.nested("g-1 2.5", 3)
+    assert len({workload.nested(f"g-{i}", 3).parts for i in MANY}) > 10
 
 
 def test_most_gangs_have_none_and_of_the_others_most_can_be_whole() -> None:
@@ -58,5 +58,5 @@ def test_a_sub_group_is_written_with_what_is_said_of_it(part: Part, manifest: di
 
 
 def test_without_sub_groups_members_say_nothing() -> None:
-    assert nesting.Tree().labels(0) == {}
+    assert workload.Tree().labels(0) == {}
     assert CreatePodGroup(at_s=0, name="g", minimum=2).parts == ()

@@ -9,7 +9,7 @@ from kube.client.resources import NODES, POD_GROUPS, PODS
 from tests.conftest import AnyioBackend
 from tests.simulator.test_world import world
 from verification.hostile.actions import Action, CreatePod, CreatePodGroup
-from verification.hostile.pool_actions import MoveGroup, MoveNode, MovePod, MoveQueue
+from verification.hostile.queue_actions import MoveGroup, MoveNode, MovePod, MoveQueue
 from wire import names
 
 

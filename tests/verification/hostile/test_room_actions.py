@@ -14,7 +14,7 @@ from tests.conftest import AnyioBackend
 from tests.simulator.apiserver.calls import send
 from tests.simulator.test_world import world
 from verification.hostile.actions import Action, CreatePod
-from verification.hostile.room_actions import CreateBudget, DeleteBudget, EditBudget
+from verification.hostile.queue_actions import CreateBudget, DeleteBudget, EditBudget
 
 BUDGET = "/apis/policy/v1/namespaces/team/poddisruptionbudgets/b"
 MADE = CreateBudget(at_s=0, name="b", least=1, labels={"team": "a"})

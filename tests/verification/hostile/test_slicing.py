@@ -10,8 +10,8 @@ import pytest
 from simulator.mig.hardware import PROFILES, size, spot
 from verification.hostile import slicing
 from verification.hostile.actions import CreatePod, CreatePodGroup
+from verification.hostile.device_actions import AskLayout, OfferGpus, WithdrawLayouts
 from verification.hostile.faults.kinds import OF_CARVING
-from verification.hostile.mig_actions import AskLayout, OfferGpus, WithdrawLayouts
 from verification.hostile.scenario import Scenario
 from wire import names
 

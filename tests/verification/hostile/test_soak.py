@@ -11,8 +11,7 @@ from rich.console import Console
 
 from verification.hostile.claiming import has_claims
 from verification.hostile.scenario import scenario_of
-from verification.hostile.soak import Soak, judge, main
-from verification.hostile.users import Users
+from verification.hostile.soak import Soak, Users, judge, main
 
 pytestmark = pytest.mark.thorough
 

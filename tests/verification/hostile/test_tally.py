@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from verification.hostile.marks import MARKS, WITH_CLAIMS
-from verification.hostile.roommade import RoomMade
-from verification.hostile.tally import Failure, Judged, Tally
+from verification.hostile.marks import MARKS, WITH_CLAIMS, RoomMade
+from verification.hostile.soak import Failure, Judged, Tally
 
 NO_ROOM = RoomMade()
 

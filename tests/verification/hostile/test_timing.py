@@ -11,7 +11,7 @@ from kube.lead.lease import LeaseSettings
 from scheduler.settings import SchedulerSettings
 from simulator.world import GANG_GRACE_S
 from verification.hostile.scenario import Scenario, Switches, scenario_of
-from verification.hostile.timing import Timers, draw
+from verification.hostile.variations import Timers, draw
 
 ORDINARY = LeaseSettings(duration_s=60, renew_deadline_s=45.0, retry_s=20.0, poll_s=15.0)
 

@@ -7,17 +7,9 @@ import random
 import pytest
 
 from simulator.nodes import shape
-from verification.hostile import (
-    claim_actions,
-    extended_actions,
-    mig_actions,
-    mischief,
-    pool_actions,
-    queue_actions,
-    room_actions,
-    tenant_actions,
-    workload,
-)
+from verification.hostile import device_actions, queue_actions, tenant_actions, workload
+from verification.hostile import queue_actions as pool_actions
+from verification.hostile import workload as mischief
 from verification.hostile.actions import Action, CreatePod, CreatePodGroup
 from wire import names
 
@@ -50,7 +42,15 @@ def test_a_mix_is_in_the_order_of_time_and_about_as_large_as_wanted(seed: int) -
 def test_every_kind_of_action_and_every_form_of_pod_comes_up() -> None:
     actions = [action for seed in MANY for action in drawn(seed)]
     kinds = {type(action) for action in actions}
-    others = (claim_actions, extended_actions, mig_actions, pool_actions, queue_actions, room_actions, tenant_actions)
+    others = (
+        device_actions,
+        device_actions,
+        device_actions,
+        pool_actions,
+        queue_actions,
+        queue_actions,
+        tenant_actions,
+    )
     of_other_workloads = {module.__name__ for module in others}
     assert kinds == {kind for kind in Action.__args__ if kind.__module__ not in of_other_workloads}
     pods = [pod for pod in actions if isinstance(pod, CreatePod)]

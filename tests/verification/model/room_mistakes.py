@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from verification.model.room.config import Config
-from verification.model.room.configs import BOTH, CRASH, EITHER, GANG, ONE, TWO
-from verification.model.room.rules import BUILT, Rules
-from verification.model.room.state import Left
+from verification.model.preemption.config import BOTH, BUILT, CRASH, EITHER, GANG, ONE, TWO, Config, Rules
+from verification.model.preemption.state import Left
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,8 @@ from dataclasses import fields, replace
 import pytest
 
 from tests.whole import IS_WHOLE
-from verification.model.claiming.exploring import CLAIMING, GANG, ONE, RIVALS, SHARED, NamedClaiming, explore_claiming
-from verification.model.claiming.state import BUILT, Config, Left, Rules
+from verification.model.claims.exploring import CLAIMING, GANG, ONE, RIVALS, SHARED, NamedClaiming, explore_claiming
+from verification.model.claims.state import BUILT, Config, Left, Rules
 
 pytestmark = pytest.mark.thorough
 

@@ -9,8 +9,7 @@ import pytest
 
 from kube import books
 from verification.model.canonical import Canonical
-from verification.model.config import Config
-from verification.model.configs import DIRECT, GANG, HALVES
+from verification.model.config import DIRECT, GANG, HALVES, Config
 from verification.model.explorer import Model
 from verification.model.rules import BUILT, Rules
 from verification.model.state import Left, World

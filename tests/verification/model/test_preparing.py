@@ -6,8 +6,8 @@ from dataclasses import fields, replace
 
 import pytest
 
-from verification.model.preparing.exploring import GANG, ONE, PREPARING, NamedPreparing, explore_preparing
-from verification.model.preparing.state import BUILT, Config, Left, Rules
+from verification.model.volumes.exploring import GANG, ONE, PREPARING, NamedPreparing, explore_preparing
+from verification.model.volumes.state import BUILT, Config, Left, Rules
 
 pytestmark = pytest.mark.thorough
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.whole import IS_WHOLE
-from verification.model.configs import QUICK, Named
+from verification.model.config import QUICK, Named
 from verification.model.explorer import explore
 
 pytestmark = pytest.mark.thorough

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from verification.model.room.configs import ROOM, NamedRoom
-from verification.model.room.exploring import explore_room
+from verification.model.preemption.config import ROOM, NamedRoom
+from verification.model.preemption.exploring import explore_room
 
 pytestmark = pytest.mark.thorough
 

@@ -7,8 +7,8 @@ from dataclasses import fields
 import pytest
 
 from tests.verification.model.room_mistakes import MISTAKES, Mistake
-from verification.model.room.exploring import explore_room
-from verification.model.room.rules import BUILT, Rules
+from verification.model.preemption.config import BUILT, Rules
+from verification.model.preemption.exploring import explore_room
 
 pytestmark = pytest.mark.thorough
 

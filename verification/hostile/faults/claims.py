@@ -22,11 +22,10 @@ from kube.client.resources import (
 from simulator.apiserver.calls import Call
 from simulator.apiserver.faults import Fault
 from verification.hostile.actions import NAMESPACE
-from verification.hostile.claim_actions import MEMORY, Offered, remove_slices, slices, tainted
-from verification.hostile.faults.ground import READS, Ground
+from verification.hostile.device_actions import MEMORY, Offered, remove_slices, slices, tainted
+from verification.hostile.faults.ground import READS, Ground, Timed
 from verification.hostile.faults.processes import Crash
 from verification.hostile.faults.requests import Requests
-from verification.hostile.faults.timed import Timed
 from verification.hostile.faults.watches import WatchHeld
 from wire.resource import Device
 

@@ -5,19 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, Union, get_args
 
-from verification.hostile.faults.admission import AdmissionDown, AdmissionSlow, AdmissionTwice
-from verification.hostile.faults.agents import AgentDown, AgentSlow
-from verification.hostile.faults.carving import (
-    CarverCrashes,
-    CarverDown,
-    DriverFails,
-    DriverSlow,
-    GpuNodesLate,
-    GpuNodesMeddled,
-    GpuNodesUnheard,
-    KubeletRestarts,
-    SlicesGrabbed,
-)
 from verification.hostile.faults.claims import (
     ClaimControllerDown,
     ClaimsRemade,
@@ -31,11 +18,31 @@ from verification.hostile.faults.claims import (
     ProvisioningFails,
     ProvisioningSlow,
 )
-from verification.hostile.faults.clocks import ClockJump
-from verification.hostile.faults.evictions import EvictionsFail, EvictionsRefused, EvictionsSlow, VictimStays
-from verification.hostile.faults.machines import KubeletForgets, NodeReplaced
+from verification.hostile.faults.components import (
+    AdmissionDown,
+    AdmissionSlow,
+    AdmissionTwice,
+    AgentDown,
+    AgentSlow,
+    ClockJump,
+    ListExpired,
+    ServerLags,
+)
+from verification.hostile.faults.ground import Timed
+from verification.hostile.faults.mig import (
+    CarverCrashes,
+    CarverDown,
+    DriverFails,
+    DriverSlow,
+    GpuNodesLate,
+    GpuNodesMeddled,
+    GpuNodesUnheard,
+    KubeletRestarts,
+    SlicesGrabbed,
+)
 from verification.hostile.faults.nodes import (
     GpuIll,
+    KubeletForgets,
     KubeletRefuses,
     NodeCordoned,
     NodeCutOff,
@@ -44,11 +51,29 @@ from verification.hostile.faults.nodes import (
     NodeLost,
     NodeRebooted,
     NodeReinstalled,
+    NodeReplaced,
     PluginDown,
     PluginLags,
     SlowStarts,
 )
-from verification.hostile.faults.objects import LeaseDeleted, NamespaceDeleted, ReservationsDeleted
+from verification.hostile.faults.objects import (
+    EtcdRestored,
+    EtcdRestoredUnderWork,
+    LeaseDeleted,
+    NamespaceDeleted,
+    ReservationsDeleted,
+)
+from verification.hostile.faults.preemption import (
+    EvictionsFail,
+    EvictionsRefused,
+    EvictionsSlow,
+    HolderGoes,
+    QueueVanishes,
+    RoomConflict,
+    RoomDeleted,
+    TwoBudgets,
+    VictimStays,
+)
 from verification.hostile.faults.processes import Crash, CutOff, OlderVersion, Pause, TwoLeaders
 from verification.hostile.faults.requests import (
     Conflicts,
@@ -74,11 +99,7 @@ from verification.hostile.faults.reservations import (
     ReservationUnpullable,
     ReservationVanishes,
 )
-from verification.hostile.faults.restores import EtcdRestored, EtcdRestoredUnderWork
 from verification.hostile.faults.rivals import RivalAllocates
-from verification.hostile.faults.rooms import HolderGoes, QueueVanishes, RoomConflict, RoomDeleted, TwoBudgets
-from verification.hostile.faults.servers import ListExpired, ServerLags
-from verification.hostile.faults.timed import Timed
 from verification.hostile.faults.watches import CacheOld, WatchCut, WatchDelayed, WatchExpired, WatchHeld, WatchRepeated
 
 Fault = Union[  # noqa: UP007 - read by get_args and by msgspec; one kind a line

@@ -13,8 +13,7 @@ from typing_extensions import override
 
 from simulator.apiserver.calls import Call
 from simulator.replicas import Component
-from verification.hostile.faults.ground import READS, Ground
-from verification.hostile.faults.timed import Timed
+from verification.hostile.faults.ground import READS, Ground, Timed
 from verification.hostile.versions import FIELDS
 
 #: Where a process is when it dies: about to send a request; when it has been carried out and nobody has heard; or it

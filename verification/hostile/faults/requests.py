@@ -14,8 +14,7 @@ from typing_extensions import override
 
 from simulator.apiserver.calls import Call
 from simulator.apiserver.faults import Fault
-from verification.hostile.faults.ground import READS, Ground, is_struck
-from verification.hostile.faults.timed import Timed
+from verification.hostile.faults.ground import READS, Ground, Timed, is_struck
 
 #: What became of a request without an answer: carried out, never, or these seconds later.
 Outcome = Literal["done", "not-done", "later"]

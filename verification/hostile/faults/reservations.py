@@ -12,9 +12,8 @@ from typing_extensions import override
 from kube.client.resources import PODS
 from simulator.nodes.kubelet import Kubelet
 from simulator.nodes.shape import NO_FAULT, ReservationFault
-from verification.hostile.faults.ground import Ground
+from verification.hostile.faults.ground import LOST_DEVICE, Ground, Timed
 from verification.hostile.faults.nodes import OnNode
-from verification.hostile.faults.timed import LOST_DEVICE, Timed
 from wire import names
 from wire.core import Pod
 

@@ -12,9 +12,8 @@ from typing_extensions import override
 
 from kube.client import errors
 from kube.client.resources import PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
-from verification.hostile.claim_actions import ANY_CLASS, Want, asked
-from verification.hostile.faults.ground import Ground
-from verification.hostile.faults.timed import Timed
+from verification.hostile.device_actions import ANY_CLASS, Want, asked
+from verification.hostile.faults.ground import Ground, Timed
 from wire import names
 from wire.core import Binding, ObjectMeta, ObjectReference
 from wire.resource import ResourceClaim, ResourceSlice

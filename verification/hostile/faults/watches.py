@@ -12,8 +12,7 @@ import anyio
 from typing_extensions import override
 
 from simulator.apiserver.calls import Call
-from verification.hostile.faults.ground import Ground, is_struck
-from verification.hostile.faults.timed import Timed
+from verification.hostile.faults.ground import Ground, Timed, is_struck
 
 _FOR_EVER_S: Final = 10.0**9
 

@@ -21,11 +21,20 @@ from kube.client.resources import PODS
 from scheduler.app import Scheduler
 from scheduler.core.model.settings import Settings
 from simulator.apiserver.types import ResourceType
-from verification.hostile.faults import clocks
-from verification.hostile.suggested.history import Change, History, Key, is_decided_by
-from verification.hostile.suggested.past import Past
-from verification.hostile.suggested.reference import Reference
-from verification.hostile.suggested.sentences import Claim, Sentence, Unreadable, WaitUntil, sentence_of
+from verification.hostile.faults import components
+from verification.hostile.suggested.reference import (
+    Change,
+    Claim,
+    History,
+    Key,
+    Past,
+    Reference,
+    Sentence,
+    Unreadable,
+    WaitUntil,
+    is_decided_by,
+    sentence_of,
+)
 from wire import names
 
 if TYPE_CHECKING:
@@ -148,7 +157,7 @@ class Suggested:
         yield from {settings.pool: settings for settings in found}.values()
 
     def _do_clocks_jump(self) -> bool:
-        return any(type(fault).__module__ == clocks.__name__ for fault in self.scenario.faults)
+        return any(type(fault).__module__ == components.__name__ for fault in self.scenario.faults)
 
     def _judge(self, settings: Settings, key: Key, claim: Claim, now_s: float) -> None:
         """Judge a change that does not help now."""

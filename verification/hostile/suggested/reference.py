@@ -3,12 +3,24 @@
 It is the slow way: no cache, no watch, nothing that the scheduler remembers. The group is tried alone and without a
 bound on the try. Claims, budgets, back-offs, and nodes and room that are kept for others are not known here: what would
 keep the group waiting is left out, so what is found false is false.
+
+The suggested changes that a pod's condition shows, read from its text as a user reads it.
+
+The objects that a decision reads, as the API server stores them now, and what they were before each change.
+
+Whether a change that helps no more did so a short time ago: the cluster is taken back change by change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+import calendar
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -23,12 +35,139 @@ from scheduler.core.model.settings import Settings
 from scheduler.core.what_if import known_ends
 from scheduler.core.what_if.edits import NotPossible, Subject, subject_of_group, subject_of_uid
 from scheduler.core.what_if.explanation import with_residents
+from scheduler.core.what_if.group_changes import CPU, FRACTION, GPU_MEMORY, GPUS, MEMORY, Asking, Members
 from scheduler.core.what_if.trials import Trying
-from verification.hostile.suggested.history import Change, Key
-from verification.hostile.suggested.sentences import Claim, Suggestible, WaitUntil
+from simulator.apiserver.types import ResourceType
 from wire.core import Pod
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
+
+_SENTENCE: Final = re.compile(
+    r"(?:This change lets it start|Each of these changes, alone, lets it start) "
+    r"\(tried, and renewed within (?P<minutes>\d+) minutes\): (?P<changes>.*)\.\Z",
+    re.DOTALL,
+)
+_ASKING: Final = re.compile(r"request (?P<amount>[0-9.]+) (?P<unit>.+) per pod")
+_MEMBERS: Final = re.compile(r"start with (?P<pods>\d+) pods? \(minMember: \d+\)")
+_WAIT: Final = re.compile(r"wait until (?P<until>[-0-9]+ [:0-9]+Z) at the latest, when \d+ pods? ended, .*")
+#: The unit of an amount, and how many of the edit's units are one of it.
+_UNITS: Final = {
+    "of a GPU": (FRACTION, 10**9),
+    "MiB of GPU memory": (GPU_MEMORY, 1),
+    "GPU": (GPUS, 1),
+    "GPUs": (GPUS, 1),
+    "CPU cores": (CPU, 1000),
+    "MiB of memory": (MEMORY, 1),
+}
+
+
+class WaitUntil(msgspec.Struct, frozen=True):
+    """It starts when the pods have ended that end by this time (wall clock)."""
+
+    until_s: int
+
+
+#: A change that can be suggested in a condition.
+Suggestible: TypeAlias = Asking | Members | WaitUntil
+
+
+class Claim(NamedTuple):
+    """A pod (UID) is said to start after this change."""
+
+    uid: str
+    change: Suggestible
+
+
+class Sentence(msgspec.Struct, frozen=True):
+    """``renewed_s``: no change in it is shown for longer than this after it stopped helping."""
+
+    changes: tuple[Suggestible, ...]
+    renewed_s: int
+
+
+class Unreadable(ValueError):
+    """Raised for a sentence of a form that nobody described; the message has it."""
+
+
+def sentence_of(message: str) -> Sentence | None:
+    """Read the sentence with which a condition's message ends; None without one. Raises Unreadable."""
+    found = _SENTENCE.search(message)
+    if found is None:
+        return None
+    return Sentence(tuple(_changes(found["changes"])), 60 * int(found["minutes"]))
+
+
+def _changes(text: str) -> Iterator[Suggestible]:
+    for one in text.split("; "):
+        if found := _ASKING.fullmatch(one):
+            what, units = _UNITS[found["unit"]]
+            yield Asking(what, int(Decimal(found["amount"]) * units))
+        elif found := _MEMBERS.fullmatch(one):
+            yield Members(int(found["pods"]))
+        elif found := _WAIT.fullmatch(one):
+            yield WaitUntil(calendar.timegm(time.strptime(found["until"], "%Y-%m-%d %H:%M:%SZ")))
+        else:
+            raise Unreadable(one)
+
+
+KINDS: Final = {(each.group, each.plural) for each in (NODES, PODS, POD_GROUPS, QUEUES, BIND_REQUESTS)}
+
+
+def is_decided_by(kind: ResourceType) -> bool:
+    """Whether decisions read objects of this kind."""
+    return (kind.group, kind.plural) in KINDS
+
+
+class Key(NamedTuple):
+    """An object by its kind (plural) and its name."""
+
+    plural: str
+    namespace: str
+    name: str
+
+
+class Change(NamedTuple):
+    """One object was, until this time, as ``before``, and is ``after``; None: it was, or is, not there."""
+
+    at_s: float
+    key: Key
+    before: bytes | None
+    after: bytes | None
+
+
+class _Meta(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+
+
+class _Named(msgspec.Struct):
+    metadata: _Meta
+
+
+_decoder: Final = msgspec.json.Decoder(_Named)
+
+
+@dataclass(slots=True)
+class History:
+    """``kept_s``: changes that are older are forgotten."""
+
+    kept_s: float
+    objects: dict[Key, bytes] = field(default_factory=dict)
+    changes: deque[Change] = field(default_factory=deque)
+
+    def take(self, kind: ResourceType, raw: bytes, *, is_gone: bool, at_s: float) -> Change:
+        """Take an object as it is stored, of a kind that decisions read (``is_decided_by``)."""
+        meta = _decoder.decode(raw).metadata
+        key = Key(kind.plural, meta.namespace, meta.name)
+        after = None if is_gone else raw
+        change = Change(at_s, key, self.objects.pop(key, None), after)
+        if after is not None:
+            self.objects[key] = after
+        self.changes.append(change)
+        while self.changes[0].at_s < at_s - self.kept_s:
+            self.changes.popleft()
+        return change
+
 
 _TYPES: Final = {each.plural: each.type for each in (NODES, POD_GROUPS, BIND_REQUESTS, QUEUES, PODS)}
 #: Nothing that is read once has a past.
@@ -156,3 +295,33 @@ def _without_version(read: Any) -> Any:
     if isinstance(read, PodGroup | BindRequest):
         return read.metadata.uid, read.metadata.labels, read.metadata.annotations, read.spec
     return read
+
+
+@dataclass(slots=True)
+class Past:
+    """``reference``: the cluster as it is now, which is taken back. ``changes``: all, the oldest first.
+
+    ``wall_s``: the wall clock's second at a time of the event loop.
+    """
+
+    reference: Reference
+    changes: Sequence[Change]
+    wall_s: Callable[[float], int]
+
+    def has_helped(self, claim: Claim, *, earliest_s: float, now_s: float) -> bool:
+        """Whether a change helped at any moment of a time (event loop's)."""
+        ends_s, is_new = now_s, True
+        for past in reversed(self.changes):
+            # The reference is as the cluster was from ``past.at_s`` until ``ends_s``.
+            if is_new and self._helped(claim, max(past.at_s, earliest_s), ends_s):
+                return True
+            if past.at_s < earliest_s:
+                return False
+            is_new = self.reference.undo(past) or isinstance(claim.change, WaitUntil)
+            ends_s = past.at_s
+        return is_new and self._helped(claim, earliest_s, ends_s)
+
+    def _helped(self, claim: Claim, from_s: float, to_s: float) -> bool:
+        """Whether it helped while nothing changed: at the end, and where time alone counts at the start."""
+        times = (from_s, to_s) if isinstance(claim.change, WaitUntil) else (to_s,)
+        return any(self.reference.helps(claim, self.wall_s(each)) for each in times)

@@ -19,8 +19,7 @@ from simulator.clock import VirtualClock
 from simulator.components import PRODUCT
 from simulator.nodes import shape
 from simulator.world import World, WorldSettings
-from verification.hostile.faults.ground import Ground
-from verification.hostile.faults.timed import Timed
+from verification.hostile.faults.ground import Ground, Timed
 from verification.hostile.versions import Versions
 from wire.core import Node, Pod
 

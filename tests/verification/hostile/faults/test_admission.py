@@ -7,7 +7,7 @@ import pytest
 from kube.client import errors
 from kube.client.resources import PODS
 from tests.verification.hostile.faults.grounds import NAMESPACE, Stage, stage
-from verification.hostile.faults.admission import AdmissionDown, AdmissionSlow, AdmissionTwice
+from verification.hostile.faults.components import AdmissionDown, AdmissionSlow, AdmissionTwice
 
 
 async def another_schedulers_pod(on: Stage, name: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from simulator.policies import AGENT
 from tests.verification.hostile.faults import grounds
 from tests.verification.hostile.faults.grounds import stage
-from verification.hostile.faults.agents import AgentDown, AgentSlow
+from verification.hostile.faults.components import AgentDown, AgentSlow
 from verification.hostile.faults.reservations import ReservationUnpullable
 from wire import names
 

@@ -9,7 +9,7 @@ import pytest
 from kube.client.resources import PERSISTENT_VOLUME_CLAIMS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from tests.verification.hostile.faults.grounds import NAMESPACE, Stage, stage
 from verification.hostile.actions import CreatePod
-from verification.hostile.claim_actions import (
+from verification.hostile.device_actions import (
     CreateClaimTemplate,
     CreateDeviceClasses,
     CreateResourceClaim,
@@ -33,7 +33,7 @@ from verification.hostile.faults.claims import (
     ProvisioningFails,
     ProvisioningSlow,
 )
-from verification.hostile.faults.timed import Timed
+from verification.hostile.faults.ground import Timed
 
 DEVICES = (Offered(name="d0"), Offered(name="d1", is_big=True, is_tainted=True), Offered(name="d2", shared_gib=16))
 _FAULT = partial(ClaimWrites, at_s=2, for_s=10, user="scheduler")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.verification.hostile.faults.grounds import stage
-from verification.hostile.faults.clocks import ClockJump
+from verification.hostile.faults.components import ClockJump
 
 
 @pytest.mark.parametrize("by_s", [-3600.0, 0.25, 86_400.0])

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.verification.hostile.faults.grounds import NAMESPACE, Stage, stage
-from verification.hostile.faults.evictions import KEEPS, EvictionsFail, EvictionsRefused, EvictionsSlow, VictimStays
-from verification.hostile.faults.restores import EtcdRestored
-from verification.hostile.faults.timed import Timed
+from verification.hostile.faults.ground import Timed
+from verification.hostile.faults.objects import EtcdRestored
+from verification.hostile.faults.preemption import KEEPS, EvictionsFail, EvictionsRefused, EvictionsSlow, VictimStays
 
 POD = f"/api/v1/namespaces/{NAMESPACE}/pods/p"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.verification.hostile.faults.grounds import Stage, stage
-from verification.hostile.faults.machines import KubeletForgets, NodeReplaced
+from verification.hostile.faults.nodes import KubeletForgets, NodeReplaced
 from wire import names
 
 

@@ -10,9 +10,8 @@ import pytest
 from kube.lead.lease import LeaseSettings
 from simulator.apiserver.calls import Call
 from tests.verification.hostile.faults.grounds import Stage, stage
-from verification.hostile.faults.ground import READS
+from verification.hostile.faults.ground import READS, Timed
 from verification.hostile.faults.processes import Crash, CutOff, Pause, TwoLeaders
-from verification.hostile.faults.timed import Timed
 
 
 class Writes:

@@ -9,6 +9,7 @@ import pytest
 
 from kube.client.errors import Timeout, Unreachable
 from tests.verification.hostile.faults.grounds import CONFIG_MAPS, Heard, Stage, listen, stage
+from verification.hostile.faults.ground import Timed
 from verification.hostile.faults.requests import (
     Conflicts,
     Expired,
@@ -20,7 +21,6 @@ from verification.hostile.faults.requests import (
     TimeOuts,
     Unauthorized,
 )
-from verification.hostile.faults.timed import Timed
 
 ALL: dict[str, Any] = {"at_s": 1, "for_s": 10, "user": "binder"}
 

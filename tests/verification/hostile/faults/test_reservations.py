@@ -9,6 +9,7 @@ from simulator.apiserver.calls import Call
 from simulator.nodes.ground_truth import Started
 from tests.verification.hostile.faults import grounds
 from tests.verification.hostile.faults.grounds import stage
+from verification.hostile.faults.ground import Timed
 from verification.hostile.faults.nodes import NodeCordoned
 from verification.hostile.faults.reservations import (
     BookLost,
@@ -23,7 +24,6 @@ from verification.hostile.faults.reservations import (
     ReservationVanishes,
     Stage,
 )
-from verification.hostile.faults.timed import Timed
 from wire import names
 from wire.core import Pod
 

@@ -8,8 +8,7 @@ from kube.client.resources import PODS
 from simulator.nodes.shape import KubeletSettings
 from tests.verification.hostile.faults.grounds import NAMESPACE, Stage, stage
 from verification.hostile.actions import Action, CreatePod
-from verification.hostile.faults.objects import ReservationsDeleted
-from verification.hostile.faults.restores import UNDONE, EtcdRestored, EtcdRestoredUnderWork
+from verification.hostile.faults.objects import UNDONE, EtcdRestored, EtcdRestoredUnderWork, ReservationsDeleted
 from verification.hostile.run import run
 from verification.hostile.scenario import Scenario
 

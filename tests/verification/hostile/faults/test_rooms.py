@@ -12,7 +12,7 @@ from kube.client.resources import CONFIG_MAPS, PODS, QUEUES
 from scheduler.core.model.settings import Settings
 from scheduler.settings import SchedulerSettings
 from tests.verification.hostile.faults.grounds import NAMESPACE, Stage, stage
-from verification.hostile.faults.rooms import HolderGoes, QueueVanishes, RoomConflict, RoomDeleted, TwoBudgets
+from verification.hostile.faults.preemption import HolderGoes, QueueVanishes, RoomConflict, RoomDeleted, TwoBudgets
 from wire import names
 
 #: For a record that a test writes: a scheduler that makes room has one of its own.

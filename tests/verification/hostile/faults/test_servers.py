@@ -12,7 +12,7 @@ from kube.client.retry import Retry
 from simulator.apiserver.calls import Call
 from tests.verification.hostile.faults.grounds import NAMESPACE, Heard, Stage, listen, stage
 from tests.verification.hostile.faults.test_watches import one_a_second
-from verification.hostile.faults.servers import ListExpired, ServerLags
+from verification.hostile.faults.components import ListExpired, ServerLags
 
 
 def lists(on: Stage, user: str) -> list[tuple[bool, bool, int]]:

@@ -12,10 +12,15 @@ from scheduler.core.model.settings import Settings
 from scheduler.core.what_if.group_changes import GPUS, Asking, Members
 from simulator.apiserver.types import ResourceType
 from tests.scheduler.core.objects import changed, ended, node, pod, pod_group
-from verification.hostile.suggested.history import History, is_decided_by
-from verification.hostile.suggested.past import Past
-from verification.hostile.suggested.reference import Reference
-from verification.hostile.suggested.sentences import Claim, Suggestible, WaitUntil
+from verification.hostile.suggested.reference import (
+    Claim,
+    History,
+    Past,
+    Reference,
+    Suggestible,
+    WaitUntil,
+    is_decided_by,
+)
 from wire.core import Node, Pod
 from wire.crds.podgroup import PodGroup
 

@@ -1,0 +1,282 @@
+"""Runs in which the scheduler makes claims for pods: for extended resources, and for shares of GPUs.
+
+Some nodes have a device plugin, on some a driver publishes GPUs, shared or whole; in a part of the runs a driver
+publishes the device plugin's GPUs, too. Accelerators have a driver on all nodes, so that claims and books are on one.
+Pods ask for either, alone and in gangs, in a part of the runs in queues. Their claims are deleted and forged by others,
+their classes come late, go and come again, and slices change (docs/design/claims.md).
+
+Runs with claims in which devices draw on counters of their pool, or have to get ready before pods are bound.
+
+Devices of a part of the nodes take from one counter, as slices of one GPU do. Of another part they have to get ready: a
+driver reports that late, that some failed, and of some nothing. After all faults it reports of each that it is ready.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from simulator.nodes import shape
+from simulator.nodes.device_manager import make_devices
+from simulator.nodes.shape import NodeShape
+from verification.hostile import contending, queueing, variations
+from verification.hostile.actions import MAIN, Action, CreatePod, CreatePodGroup, DeletePod, EditPod
+from verification.hostile.device_actions import (
+    COUNTED,
+    CreateExtendedClass,
+    DeleteClaimsOf,
+    DeleteClass,
+    ForgeClaim,
+    Offered,
+    PublishDevices,
+    RunDriver,
+    WithdrawDevices,
+)
+from verification.hostile.faults import drawing
+from verification.hostile.faults.kinds import OF_AGENTS, OF_CLAIMS, OF_ROOM
+from verification.hostile.scenario import Scenario, Switches, scenario_of
+from verification.hostile.variations import Timers
+from wire import names
+
+#: Parts of the publications that draw on counters, and of the devices that have to get ready.
+_DRAWING: Final = 0.6
+_PARTS_GETTING_READY: Final = (0.0, 0.5, 1.0)
+_DRAWS: Final = (1, 2, 3, 4, COUNTED)
+
+
+def enriched_scenario(seed: int, *, kinds: Collection[str] | None = None) -> Scenario:
+    """Make a run from a seed. ``kinds``: the faults that may occur (None: all, (): none).
+
+    Raises ValueError for a kind that is not known.
+    """
+    made = scenario_of(seed, kinds, with_claims=True)
+    rng = random.Random(f"{seed}/enriched")
+    actions = [*_enriched(rng, made.actions), _driver(rng, made)]
+    return msgspec.structs.replace(made, actions=tuple(sorted(actions, key=lambda action: action.at_s)))
+
+
+def _driver(rng: random.Random, made: Scenario) -> RunDriver:
+    return RunDriver(
+        at_s=0.0,
+        until_s=made.calm_s,
+        takes_s=rng.choice((0.0, 2.0, 20.0)),
+        fails_per_mille=rng.choice((0, 100, 400)),
+        silent_per_mille=rng.choice((0, 0, 100)),
+        seed=rng.randrange(1_000_000),
+    )
+
+
+def _enriched(rng: random.Random, actions: Collection[Action]) -> Iterator[Action]:
+    part = rng.choice(_PARTS_GETTING_READY)
+    for action in actions:
+        if not isinstance(action, PublishDevices):
+            yield action
+            continue
+        draws = rng.random() < _DRAWING
+        devices = tuple(_device(rng, each, draws=draws, part=part) for each in action.devices)
+        yield msgspec.structs.replace(action, devices=devices)
+
+
+def _device(rng: random.Random, device: Offered, *, draws: bool, part: float) -> Offered:
+    return msgspec.structs.replace(
+        device,
+        draws=rng.choice(_DRAWS) if draws and not device.shared_gib else 0,
+        has_to_get_ready=rng.random() < part,
+    )
+
+
+ACCELERATOR: Final = "example.com/accelerator"
+#: Classes, by the resource that each stands for; accelerators are the devices that are big.
+_CLASSES: Final = {"gpus": names.GPU_RESOURCE, "accelerators": ACCELERATOR}
+_SHAPES: Final = (("1x0",), ("2x0",), ("1x0", "1x2x80GiB"), ("1x0", "1x1x24GiB"), ("2x0", "2x2x80GiB"), ("1x2x80GiB",))
+_DURATIONS_S: Final = (10.0, 30.0, 60.0)
+#: Parts of the runs in which classes come late or go, and in which devices have to get ready.
+_CLASSES_CHANGE: Final = 0.3
+_GETTING_READY: Final = 0.3
+#: Parts of the runs in which drivers publish GPUs of device plugins, and in which pods are in queues.
+_PLUGINS_GPUS: Final = 0.4
+_QUEUES: Final = 0.3
+#: Part of the runs in which pods have priorities, and urgent ones evict others.
+_PRESSED: Final = 0.7
+_FRACTIONS: Final = ("0.5", "0.5", "0.25", "0.3", "0.333", "0.7", "0.999")
+
+
+def scenario(seed: int, *, kinds: Collection[str] | None = None) -> Scenario:
+    """Make a run from a seed. ``kinds``: the faults that may occur (None: all, (): none).
+
+    Raises ValueError for a kind that is not known.
+    """
+    rng = random.Random(f"{seed}/extended")
+    shapes = rng.choice(_SHAPES)
+    machines = shape.parse(shapes)
+    duration_s = rng.choice(_DURATIONS_S)
+    settings = _switches(rng, machines)
+    actions = [
+        *_classes(rng, duration_s),
+        *_devices(rng, machines, duration_s),
+        *_pods(rng, duration_s),
+        *_gangs(rng, duration_s),
+    ]
+    others = random.Random(f"{seed}/extended/others")
+    if others.random() < _PLUGINS_GPUS:
+        actions = [_with_plugins_gpus(others, action, machines, seed) for action in actions]
+    if others.random() < _QUEUES:
+        actions = [*queueing.with_queues(others, actions, shapes=machines, duration_s=duration_s)]
+    pressing = random.Random(f"{seed}/extended/priorities")
+    if pressing.random() < _PRESSED:
+        settings = msgspec.structs.replace(settings, makes_room=True)
+        actions = [*contending.pressed(pressing, actions, shapes=machines, duration_s=duration_s)]
+    about = [of for of, is_there in ((OF_AGENTS, settings.agents), (OF_ROOM, settings.makes_room)) if is_there]
+    faults = drawing.draw(
+        random.Random(f"{seed}/extended/faults"),
+        machines,
+        kinds=kinds,
+        schedulers=settings.schedulers,
+        binders=settings.binders,
+        duration_s=2 * duration_s,
+        about=[*about, OF_CLAIMS],
+    )
+    calm_s = max((*(action.at_s for action in actions), *(fault.end_s for fault in faults)))
+    devices = [each for action in actions if isinstance(action, PublishDevices) for each in action.devices]
+    if any(each.has_to_get_ready for each in devices):
+        actions.append(
+            RunDriver(at_s=0.0, until_s=calm_s, takes_s=rng.choice((0.0, 2.0, 20.0)), fails_per_mille=100, seed=seed)
+        )
+    return Scenario(
+        seed=seed,
+        shapes=shapes,
+        settings=settings,
+        actions=tuple(sorted(actions, key=lambda action: action.at_s)),
+        faults=faults,
+        calm_s=calm_s,
+    )
+
+
+def _switches(rng: random.Random, machines: Sequence[NodeShape]) -> Switches:
+    schedulers, binders = rng.choice((1, 1, 2)), rng.choice((1, 1, 1, 2))
+    with_cards = tuple(each.name for each in machines if each.cards_mib)
+    return Switches(
+        schedulers=schedulers,
+        binders=binders,
+        election=max(schedulers, binders) > 1 and rng.random() < 0.8,
+        event_delay_s=rng.choice((0.0, 0.0, 0.1, 0.5)),
+        stop_s=rng.choice((0.0, 0.2, 0.2, 5.0)),
+        makes_room=rng.random() < 0.3,
+        agents=with_cards if rng.random() < 0.3 else (),
+        timers=variations.draw(rng) if rng.random() < 0.2 else Timers(),
+        shares_by_claims=True,
+    )
+
+
+def _moment(rng: random.Random, duration_s: float) -> float:
+    return round(rng.uniform(0.0, duration_s), 3)
+
+
+def _classes(rng: random.Random, duration_s: float) -> Iterator[Action]:
+    for name, resource in _CLASSES.items():
+        made = CreateExtendedClass(at_s=0.0, name=name, resource=resource, is_big=resource == ACCELERATOR)
+        if rng.random() >= _CLASSES_CHANGE:
+            yield made
+            continue
+        first_s, gone_s, again_s = sorted(_moment(rng, duration_s) for _ in range(3))
+        for at_s in (first_s, again_s):
+            yield CreateExtendedClass(at_s=at_s, name=name, resource=resource, is_big=made.is_big)
+        yield DeleteClass(at_s=gone_s, name=name)
+
+
+def _devices(rng: random.Random, machines: Sequence[NodeShape], duration_s: float) -> Iterator[Action]:
+    """A pool for each node, which its driver may publish again with other devices, or withdraw."""
+    gets_ready = rng.random() < _GETTING_READY
+    for machine in machines:
+        offered = tuple(_offered(rng, machine, gets_ready=gets_ready))
+        at_s = 0.0 if rng.random() < 0.8 else _moment(rng, duration_s)
+        yield PublishDevices(at_s=at_s, node=machine.name, devices=offered, slices=rng.choice((1, 1, 2)))
+        later_s = round(at_s + _moment(rng, duration_s), 3)
+        if rng.random() < 0.3:
+            again = tuple(_offered(rng, machine, gets_ready=gets_ready))
+            yield PublishDevices(at_s=later_s, node=machine.name, devices=again, generation=2)
+        elif rng.random() < 0.15:
+            yield WithdrawDevices(at_s=later_s, node=machine.name)
+
+
+def _offered(rng: random.Random, machine: NodeShape, *, gets_ready: bool) -> Iterator[Offered]:
+    """GPUs where no device plugin has any, and accelerators."""
+    is_shared = rng.random() < 0.7
+    for number in range(0 if machine.cards_mib else rng.choice((1, 1, 2, 3))):
+        yield Offered(
+            name=f"d{number}",
+            shared_gib=rng.choice((24, 80)) if is_shared else 0,
+            has_to_get_ready=gets_ready and rng.random() < 0.5,
+            uuid=f"GPU-{machine.name}-{number}",
+        )
+    for number in range(rng.choice((0, 1, 1, 2))):
+        yield Offered(name=f"a{number}", is_big=True, has_to_get_ready=gets_ready and rng.random() < 0.5)
+
+
+def _with_plugins_gpus(rng: random.Random, action: Action, machines: Sequence[NodeShape], seed: int) -> Action:
+    """The same, or a pool that has GPUs of its node's device plugin as well, under the UUIDs that the plugin gives."""
+    if not isinstance(action, PublishDevices):
+        return action
+    (machine,) = (each for each in machines if each.name == action.node)
+    is_shared = rng.random() < 0.7
+    offered = tuple(
+        Offered(name=f"g{card.index}", shared_gib=card.mem_mib // 1024 if is_shared else 0, uuid=card.uuid)
+        for card in make_devices(machine, seed=seed)
+        if rng.random() < 0.8
+    )
+    return msgspec.structs.replace(action, devices=(*action.devices, *offered))
+
+
+def _form(rng: random.Random) -> dict[str, Any]:
+    """What a pod asks: a part of a GPU, its memory, whole ones, accelerators, or a part of a GPU beside one."""
+    share: dict[str, Any] = {"annotations": {names.GPU_FRACTION: rng.choice(_FRACTIONS)}}
+    accelerators: dict[str, Any] = {"limits": {MAIN: {ACCELERATOR: rng.choice(("1", "1", "2"))}}}
+    memory: dict[str, Any] = {"annotations": {names.GPU_MEMORY: str(rng.choice((1024, 8192, 12_288, 24_576)))}}
+    forms = (share, memory, {"gpus": rng.choice((1, 1, 2))}, accelerators, {**share, **accelerators})
+    (form,) = rng.choices(forms, (8, 3, 4, 4, 1))
+    return form
+
+
+def _pods(rng: random.Random, duration_s: float) -> Iterator[Action]:
+    for number in range(rng.choice((6, 12, 18))):
+        name, at_s = f"p-{number}", 0.0 if rng.random() < 0.3 else _moment(rng, duration_s)
+        pod = CreatePod(
+            at_s=at_s,
+            name=name,
+            run_s=rng.choice((None, 2.0, 10.0, 30.0)),
+            grace_s=rng.choice((None, None, None, 0, 5)),
+            **_form(rng),
+        )
+        yield pod
+        yield from _later(rng, pod)
+
+
+def _later(rng: random.Random, pod: CreatePod) -> Iterator[Action]:
+    """What becomes of it: it is deleted, made again, edited, its claim is deleted, or somebody forges one."""
+    soon_s = round(pod.at_s + rng.choice((0.05, 0.5, 3.0, 12.0)) * rng.random(), 3)
+    lot = rng.random()
+    if lot < 0.3:
+        yield DeletePod(at_s=soon_s, name=pod.name, grace_s=rng.choice((None, None, 0)))
+        if rng.random() < 0.4:
+            again = CreatePod(at_s=soon_s, name=pod.name, insist_s=60.0, run_s=pod.run_s, **_form(rng))
+            yield again
+    elif lot < 0.45:
+        yield EditPod(at_s=soon_s, name=pod.name, labels={"edited": str(rng.randrange(10))})
+    elif lot < 0.6:
+        yield DeleteClaimsOf(at_s=soon_s, pod=pod.name)
+    elif lot < 0.7:
+        yield ForgeClaim(at_s=soon_s, name=f"forged-{pod.name}", pod=pod.name, cls=rng.choice([*_CLASSES]))
+
+
+def _gangs(rng: random.Random, duration_s: float) -> Iterator[Action]:
+    for number in range(rng.choice((0, 1, 1, 2))):
+        name, at_s, form = f"g-{number}", _moment(rng, duration_s), _form(rng)
+        yield CreatePodGroup(at_s=at_s, name=name, minimum=2)
+        for member in range(rng.choice((2, 2, 3))):
+            pod = CreatePod(at_s=at_s, name=f"{name}-{member}", group=name, run_s=rng.choice((None, 20.0)), **form)
+            yield pod
+            if rng.random() < 0.3:
+                yield from _later(rng, pod)
