@@ -39,7 +39,7 @@ from wire import names
 _NS: Final = 1_000_000_000
 #: The lease of the scheduler for objects without the label; others' end in the value that they are for.
 LEASE: Final = "moorage-scheduler"
-#: Makes of a replica one that also explains, for whoever asks at a listener.
+#: Makes of a replica one that also explains, for those that ask at a listener.
 Explaining = Callable[..., Replica]
 
 
