@@ -12,7 +12,7 @@ nodes and pods of 1, 2 and 4 GPUs, a fifth of which can't be; ``shares``: two te
 whenever a Queue comes, goes or moves.
 
 - ``equal``: 4,000 pods of one GPU whose queue is owed all of them, on 1,000 such nodes: CPU of all decisions until each
-  has its intent, what goes on beside searches included; ``longest_ms`` of one, ``median_ms`` of them.
+  has its nomination, what goes on beside searches included; ``longest_ms`` of one, ``median_ms`` of them.
 - ``taken``: as many such pods as there are GPUs, until each has its place (`bench/room.py`).
 - ``units``: what the table of units takes at 90,000 pods alone.
 - ``loss``: what victims cost beside the cheapest set, on random clusters of up to 8 units (`bench/room_loss.py`).
@@ -21,7 +21,7 @@ What it costs decisions when a team takes back a whole cluster, pod by pod: part
 
 A node has 8 GPUs, each with a pod of other teams, of which a twentieth can't be preempted; as many pods of one GPU wait
 whose queue is owed all of them. Every 20 ms of virtual time six victims go, as evictions have a rate, and what is
-decided is carried out at once. So hundreds of decisions are made while intents stand.
+decided is carried out at once. So hundreds of decisions are made while nominations stand.
 """
 
 from __future__ import annotations
@@ -78,24 +78,24 @@ class _Taking:
         self.bound = 0
 
     def evict(self) -> None:
-        """Some victims of intents that stand go."""
+        """Some victims of nominations that stand go."""
         left = _EVICTED_A_STEP
         while left and self.victims:
-            uid, intent_id = self.victims.popleft()
-            if self.cluster.commits.intents.get(intent_id) is not None:
+            uid, nomination_id = self.victims.popleft()
+            if self.cluster.commits.nominations.get(nomination_id) is not None:
                 self.cluster.remove_pod(uid, has_ended=True)
                 left -= 1
 
     def carry_out(self, plan: Plan) -> bool:
         """Do what was decided; return whether that was anything."""
-        intents, done = self.cluster.commits.intents, 0
+        nominations, done = self.cluster.commits.nominations, 0
         for entry in plan.entries:
             match entry:
-                case MakeRoom(intent=intent):
-                    intents.put(intent)
-                    self.victims.extend((victim.pod_uid, intent.id) for victim in intent.victims)
-                case GiveUp(intent_id=intent_id):
-                    intents.drop(intent_id)
+                case MakeRoom(nomination=nomination):
+                    nominations.put(nomination)
+                    self.victims.extend((victim.pod_uid, nomination.id) for victim in nomination.victims)
+                case GiveUp(nomination_id=nomination_id):
+                    nominations.drop(nomination_id)
                 case Bind(placement=placement):
                     self.cluster.commits.assume(placement)
                     self._bind(placement.pod_uid, placement.node)
@@ -330,26 +330,26 @@ def _cases(nodes: int) -> dict[str, dict[str, tuple[int, dict[str, Any]]]]:
 
 
 def equal(nodes: int, pods: int) -> dict[str, object]:
-    """Decide until each of many equal pods has its intent; nobody of those who are asked to go has gone by then."""
+    """Decide until each of many equal pods has its nomination; nobody of those who are asked to go has gone by then."""
     filling = Filling(nodes, "singles", makes_room=True, quota=nodes * _GPUS)
     for number in range(pods):
         made = pod(f"equal-{number:05}", gpus=1)
         meta = msgspec.structs.replace(made.metadata, labels={names.QUEUE_LABEL: MINE})
         filling.cluster.upsert_pod(msgspec.structs.replace(made, metadata=meta))
-    taken, intents, new = list[float](), 0, -1
+    taken, nominations, new = list[float](), 0, -1
     while new:
         began = time.process_time()
         plan = filling.cluster.decide(len(taken) * _EVERY_NS, wall_s=_NOW_S)
         taken.append(time.process_time() - began)
-        found = [entry.intent for entry in plan.entries if isinstance(entry, MakeRoom)]
-        for intent in found:
-            filling.cluster.commits.intents.put(intent)
+        found = [entry.nomination for entry in plan.entries if isinstance(entry, MakeRoom)]
+        for nomination in found:
+            filling.cluster.commits.nominations.put(nomination)
         new = len(found)
-        intents += new
+        nominations += new
     return {
         "bench": f"room_equal_singles_{nodes}",
         "pods": pods,
-        "intents": intents,
+        "nominations": nominations,
         "decisions": len(taken),
         "cpu_s": round(sum(taken), 2),
         "median_ms": round(statistics.median(taken) * 1e3),

@@ -171,7 +171,7 @@ class Auditor:
         now_s = anyio.current_time()
         self._checker.judge_waiting(now_s)
         self._checker.judge_forgotten(self._stuck(), now_s)
-        self._checker.intents.judge_rest(now_s)
+        self._checker.nominations.judge_rest(now_s)
         await self._judge_quiet()
         self._checker.claims.judge_rest(anyio.current_time())
         await self._judge_freed()

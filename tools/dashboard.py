@@ -85,7 +85,7 @@ PANELS: Final = (
         "short",
         (
             (f"sum(increase({have.EVICTED_IN_VAIN.name}[1h]))", "pods evicted for pods that did not start"),
-            (f"max by (action) ({have.INTENTS.name})", "intents that stand: {{action}}"),
+            (f"max by (action) ({have.NOMINATIONS.name})", "nominations that stand: {{action}}"),
         ),
     ),
     Panel(

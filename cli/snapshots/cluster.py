@@ -90,13 +90,13 @@ def _facts(cluster: Cluster, room: KnownForRoom, *, follows_taint_rules: bool) -
 
 
 def _put_room(saved: Saved, cluster: Cluster, room: KnownForRoom) -> Iterator[str]:
-    """Let intents stand, and count evictions; name those that contradict others."""
+    """Let nominations stand, and count evictions; name those that contradict others."""
     record = nomination_record.read(saved.room or "").record
     room.note_evicted(nomination_record.evictions(record, now_s=saved.wall_s))
     room.note_takers_wait(record.waits)
-    for intent in record.intents:
+    for nomination in record.nominations:
         try:
-            cluster.commits.intents.put(intent)
+            cluster.commits.nominations.put(nomination)
         except ValueError as error:
             yield str(error)
     cluster.note_room_facts(room.facts())

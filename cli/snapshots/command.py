@@ -100,8 +100,11 @@ async def read_cluster(api: Api, *, now_ns: int) -> Saved:
                 pieces = [await _text(api, each, eviction_history.KEY) for each in piece_names(NodePool(value=pool))]
                 hour, problems = Hour.of(pieces)
                 unread.extend(f"configmap {problem}" for problem in problems)
-                intents, now_s = _noted(nomination_record.read(text), name, unread).intents, now_ns // 1_000_000_000
-                rooms.append(Record(intents, hour.evicted(now_s), waits_of(hour, now_s)))
+                nominations, now_s = (
+                    _noted(nomination_record.read(text), name, unread).nominations,
+                    now_ns // 1_000_000_000,
+                )
+                rooms.append(Record(nominations, hour.evicted(now_s), waits_of(hour, now_s)))
         use = await _text(api, names.QUEUE_USE, names.QUEUE_USE_COUNTS)
 
     await allowed(read_texts, "configmaps (the records of evictions, and what queues used over time)", unread)
@@ -178,7 +181,7 @@ def _together(rooms: Sequence[Record]) -> Record:
         for owner, times in record.evicted.items():
             evicted.setdefault(owner, []).extend(times)
     return Record(
-        intents=tuple(intent for record in rooms for intent in record.intents),
+        nominations=tuple(nomination for record in rooms for nomination in record.nominations),
         evicted={owner: tuple(sorted(times))[-nomination_record.MOST_TIMES :] for owner, times in evicted.items()},
         waits={namespace: until_s for record in rooms for namespace, until_s in record.waits.items()},
     )

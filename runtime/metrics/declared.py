@@ -222,8 +222,8 @@ EVICTED_IN_VAIN: Final = counter(
     "moorage_evictions_without_start_total",
     "Pods that were evicted for others that did not start in their place.",
 )
-INTENTS: Final = gauge(
-    "moorage_intents",
+NOMINATIONS: Final = gauge(
+    "moorage_nominations",
     "Decisions to evict pods for others that stand, as the leader sees them.",
     {"action": "`reclaim`, `preempt` or `consolidation`"},
 )
@@ -322,7 +322,7 @@ QUEUES: Final = (
 SCHEDULER: Final = (
     DECISIONS, VERDICTS, WAITING, STAGE_SECONDS, WAITED, COMMITS, POOLS, UNUSABLE,
     LEDGER_DIFFERENCES,
-    EVICTIONS, EVICTED_IN_VAIN, INTENTS, CLASHING_CLAIMS, MIG_ATTEMPTS, MIG_GPUS,
+    EVICTIONS, EVICTED_IN_VAIN, NOMINATIONS, CLASHING_CLAIMS, MIG_ATTEMPTS, MIG_GPUS,
     EXPLAIN_SECONDS, EXPLAIN_SLICE_SECONDS,
     KAI_E2E, KAI_TASK, KAI_BIND, *QUEUES,
 )  # fmt: skip

@@ -22,13 +22,13 @@ from runtime.metrics.declared import (
     EVICTIONS,
     EXPLAIN_SECONDS,
     EXPLAIN_SLICE_SECONDS,
-    INTENTS,
     KAI_BIND,
     KAI_E2E,
     KAI_TASK,
     LEDGER_DIFFERENCES,
     MIG_ATTEMPTS,
     MIG_GPUS,
+    NOMINATIONS,
     POOLS,
     QUEUE_ALLOCATED,
     QUEUE_FAIR,
@@ -269,4 +269,4 @@ def show_standing(registry: Registry, standing: Standing) -> None:
     registry.read_one(CLASHING_CLAIMS, standing.clashing_claims)
     registry.read(MIG_ATTEMPTS, lambda: [((how,), count) for how, count in standing.mig_attempts().items()])
     registry.read(MIG_GPUS, lambda: [((state,), n) for state, n in standing.mig_gpus(anyio.current_time()).items()])
-    registry.read(INTENTS, lambda: [((action,), count) for action, count in standing.intents().items()])
+    registry.read(NOMINATIONS, lambda: [((action,), count) for action, count in standing.nominations().items()])

@@ -41,7 +41,7 @@ from scheduler.core.model.facts import Facts
 from scheduler.core.model.numa import NumaReport
 from scheduler.core.model.plan import Explain, Plan, placements
 from scheduler.core.model.pod_kind import kind_of
-from scheduler.core.model.preemption import Intent, RoomFacts
+from scheduler.core.model.preemption import Nomination, RoomFacts
 from scheduler.core.model.quota import Resources
 from scheduler.core.model.records import BindRequestRecord, NodeRecord, PodGroupRecord, PodRecord, SeenPod
 from scheduler.core.model.seen_pods import Elsewhere, News, Pods
@@ -176,7 +176,7 @@ class Cluster:
     def _row(self, pod: PodRecord) -> Row | None:
         group = self._pod_groups.get((pod.namespace, pod.pod_group)) if pod.pod_group else None
         charges = () if pod.node else self.commits.charges_of(pod.uid)
-        is_victim = pod.uid in self.commits.intents.victims
+        is_victim = pod.uid in self.commits.nominations.victims
         return self.queues.row(pod, group, charges, self._nodes.get(pod.node), is_victim=is_victim)
 
     def _mark_members(self, group: Key) -> None:
@@ -201,7 +201,7 @@ class Cluster:
         for node in filter(None, nodes):
             self._marked[node] = None
             self._counted.pop(node, None)
-            self.backlog.resting.wake(self.commits.intents.ids_at(node))
+            self.backlog.resting.wake(self.commits.nominations.ids_at(node))
 
     def _touch(self, uid: str, before: PodRecord | None = None) -> None:
         """Something about a pod has changed. ``before``: what it was, if it may have been of another gang."""
@@ -219,11 +219,11 @@ class Cluster:
                 self.backlog.touch_gang(
                     pod.namespace, pod.pod_group, waits=pod is known and pod.uid in self._pods.unbound
                 )
-                self.backlog.resting.wake(self.commits.intents.ids_of_gang(pod.namespace, pod.pod_group))
+                self.backlog.resting.wake(self.commits.nominations.ids_of_gang(pod.namespace, pod.pod_group))
 
     def _touch_gang(self, namespace: str, pod_group: str) -> None:
         self.backlog.touch_gang(namespace, pod_group)
-        self.backlog.resting.wake(self.commits.intents.ids_of_gang(namespace, pod_group))
+        self.backlog.resting.wake(self.commits.nominations.ids_of_gang(namespace, pod_group))
         self.residents.group_changed((namespace, pod_group, ""))
         self._changed()
 
@@ -802,7 +802,7 @@ class Cluster:
         for name in sorted(doubts.keys() | self._doubts.keys()):
             if doubts.get(name) is not self._doubts.get(name):
                 self.ledger.touch(name)
-                self.backlog.resting.wake(self.commits.intents.ids_at(name))
+                self.backlog.resting.wake(self.commits.nominations.ids_at(name))
         self._doubts = doubts
         self.storage.touch_all()
         self.claims.touch_all()
@@ -874,10 +874,12 @@ class Cluster:
                 self.backlog.touch_gang(pod.namespace, pod.pod_group)
         self._changed()
 
-    def will_fit(self, intent: Intent) -> bool:
-        """Whether a standing intent's holders that wait fit at their places once all its victims are gone."""
+    def will_fit(self, nomination: Nomination) -> bool:
+        """Whether a standing nomination's holders that wait fit at their places once all its victims are gone."""
         commits = self.commits
-        return will_fit(intent, intents=commits.intents, pods=self._pods, ledger=self.ledger, count=self._count)
+        return will_fit(
+            nomination, nominations=commits.nominations, pods=self._pods, ledger=self.ledger, count=self._count
+        )
 
     def view(self, name: str) -> NodeView | None:
         """Show a node as it is counted; None if there is none of that name."""

@@ -28,7 +28,7 @@ from kube.events import Bursts, EventRecorder
 from kube.telemetry.logevents import LogEvent, about
 from kube.watch.signal import Signal
 from scheduler.conditions.messages import moved_text, preempted_text, reclaimed_text
-from scheduler.core.model.preemption import Action, Intent, Victim
+from scheduler.core.model.preemption import Action, Nomination, Victim
 from scheduler.core.model.records import PodRecord
 from scheduler.core.queues.use import queue_of
 from scheduler.core.report.state import QueueState, queue_states
@@ -392,24 +392,26 @@ class Evictions:
             for state in queue_states(queues.records.all(), queues.accounts(), queues.sums.sums)
         }
 
-    def note(self, intent: Intent, victim: Victim, states: Mapping[str, QueueState]) -> tuple[ObjectReference, str]:
+    def note(
+        self, nomination: Nomination, victim: Victim, states: Mapping[str, QueueState]
+    ) -> tuple[ObjectReference, str]:
         """About what an event is, and what it says."""
         pod = self._cache.cluster.pod(victim.pod_uid)
-        place, taker = f"{victim.namespace}/{victim.name}", self._cache.cluster.pod(intent.places[0].pod_uid)
-        workload = self._workload(intent, taker, victim.namespace)
-        if intent.action is Action.PREEMPT:
+        place, taker = f"{victim.namespace}/{victim.name}", self._cache.cluster.pod(nomination.places[0].pod_uid)
+        workload = self._workload(nomination, taker, victim.namespace)
+        if nomination.action is Action.PREEMPT:
             text = preempted_text(place, workload)
-        elif intent.action is Action.MOVE:
+        elif nomination.action is Action.MOVE:
             text = moved_text(place)
         else:
             queues = dict.fromkeys(self._queue(one) for one in (pod, taker) if one is not None)
             text = reclaimed_text(place, workload, [states[name] for name in queues if name in states])
         return self._regarding(victim, pod), text
 
-    def _workload(self, intent: Intent, taker: PodRecord | None, reader: str) -> str:
+    def _workload(self, nomination: Nomination, taker: PodRecord | None, reader: str) -> str:
         """The workload that takes a place, for people of a namespace: of those of others they are told the queue."""
-        if intent.namespace == reader:
-            return f"{intent.namespace}/{intent.pod_group or (taker.name if taker is not None else '')}"
+        if nomination.namespace == reader:
+            return f"{nomination.namespace}/{nomination.pod_group or (taker.name if taker is not None else '')}"
         return f"of queue {self._queue(taker)}" if taker is not None else "of another namespace"
 
     def _queue(self, pod: PodRecord) -> str:
@@ -424,15 +426,17 @@ class Evictions:
             api_version=kind.api_version, kind=kind.kind, name=name, namespace=victim.namespace, uid=uid
         )
 
-    def told(self, intent: Intent, victim: Victim, note: tuple[ObjectReference, str], answer: Answer) -> None:
+    def told(self, nomination: Nomination, victim: Victim, note: tuple[ObjectReference, str], answer: Answer) -> None:
         """Tell of an answer; people hear of evictions only."""
-        self._observer.asked_to_go(_WHY[intent.action], answer)
+        self._observer.asked_to_go(_WHY[nomination.action], answer)
         if answer is not Answer.EVICTED:
             return
         regarding, text = note
-        place, action = f"{victim.namespace}/{victim.name}", intent.action.value
-        taker = f"{intent.namespace}/{intent.pod_group}" if intent.pod_group else intent.namespace
-        extra = about(LogEvent.POD_EVICTED, pod=place, node=victim.node, action=action, intent=intent.id, taker=taker)
+        place, action = f"{victim.namespace}/{victim.name}", nomination.action.value
+        taker = f"{nomination.namespace}/{nomination.pod_group}" if nomination.pod_group else nomination.namespace
+        extra = about(
+            LogEvent.POD_EVICTED, pod=place, node=victim.node, action=action, nomination=nomination.id, taker=taker
+        )
         _log.info("evicted: %s", text, extra=extra)
         is_of_group = regarding.kind == POD_GROUPS.kind
         alike, most = (regarding.uid, OF_GROUP) if is_of_group else (victim.namespace, OF_NAMESPACE)

@@ -1,6 +1,6 @@
-"""The record of intents and evictions: ConfigMaps that the scheduler alone writes, before anybody is evicted.
+"""The record of nominations and evictions: ConfigMaps that the scheduler alone writes, before anybody is evicted.
 
-One has the intents, and the claims that failed; evictions of the last hour are in one for each piece of it, so an
+One has the nominations, and the claims that failed; evictions of the last hour are in one for each piece of it, so an
 eviction rewrites what was evicted in the last minutes. Evictions are written first: a crash between the writes counts
 one too many, and never one too few.
 
@@ -155,23 +155,23 @@ class RoomRecord:
 
     @property
     def ids(self) -> Set[str]:
-        """Ids of the intents in it."""
+        """Ids of the nominations in it."""
         return self._ids
 
     async def read(self) -> None:
         """Read it, however long that takes. Raises Forbidden.
 
-        Evictions are on record before their intent: with intents there, they are read again after these.
+        Evictions are on record before their nomination: with nominations there, they are read again after these.
         """
         await _read(self._main, *self._pieces)
-        if nomination_record.read(self._main.said[nomination_record.KEY] or "{}").record.intents:
+        if nomination_record.read(self._main.said[nomination_record.KEY] or "{}").record.nominations:
             await _read(*self._pieces)
         self._take_main()
         for at in range(PIECES):
             self._take_piece(at)
 
     def _have(self, record: Record, claims: Mapping[str, FailedClaim]) -> None:
-        self.record, self._ids = record, {intent.id for intent in record.intents}
+        self.record, self._ids = record, {nomination.id for nomination in record.nominations}
         self.claims = claims
 
     def _take_main(self) -> None:
@@ -184,7 +184,7 @@ class RoomRecord:
         claims, unread = read_claims(said[CLAIMS_KEY])
         for problem in (*reading.unread, *unread):
             _log.warning("ConfigMap %s: %s; what it kept is free", self._main.name, problem)
-        self._have(Record(reading.record.intents), claims)
+        self._have(Record(reading.record.nominations), claims)
 
     def _take_piece(self, at: int) -> None:
         texts = self._pieces[at]
@@ -216,7 +216,7 @@ class RoomRecord:
         return await self._put_main(record, claims, {})
 
     async def _overtaken(self) -> Wrote:
-        """Somebody else writes evictions: read for which intents."""
+        """Somebody else writes evictions: read for which nominations."""
         try:
             await self._main.read()
         except Refused as error:
@@ -241,7 +241,7 @@ class RoomRecord:
             return wrote
         self._have(record, claims)
         owners = {owner for piece in self.hour.pieces for taken in piece.of.values() for owner in taken.evicted}
-        self.texts.keep(record.intents, owners)
+        self.texts.keep(record.nominations, owners)
         return Wrote.WRITTEN
 
 

@@ -21,7 +21,7 @@ from kube.events import EventRecorder
 from kube.telemetry.logevents import LogEvent, about
 from kube.watch.signal import Signal
 from scheduler.core.model.plan import GiveUp, MakeRoom
-from scheduler.core.model.preemption import Ended, Intent, Victim
+from scheduler.core.model.preemption import Ended, Nomination, Victim
 from scheduler.core.preemption.eviction_history import Takes
 from scheduler.core.preemption.nomination_record import MOST_BYTES, Record, evictions, without
 from scheduler.core.preemption.record_shares import added
@@ -36,7 +36,7 @@ _ASKER: Final = "room"
 
 
 class Victims:
-    """Asks for them. ``stands``: whether an intent stands as it is written; ``answered`` gets each answer."""
+    """Asks for them. ``stands``: whether a nomination stands as it is written; ``answered`` gets each answer."""
 
     def __init__(
         self,
@@ -44,62 +44,62 @@ class Victims:
         *,
         evictor: Evictor,
         telling: Evictions,
-        stands: Callable[[Intent], bool],
-        answered: Callable[[Intent, Answer], None],
+        stands: Callable[[Nomination], bool],
+        answered: Callable[[Nomination, Answer], None],
     ) -> None:
         self._cache = cache
-        self._intents = cache.cluster.commits.intents
+        self._nominations = cache.cluster.commits.nominations
         self._evictor = evictor
         self._telling = telling
         self._stands = stands
         self._answered = answered
-        #: Victims that were evicted, by intent.
+        #: Victims that were evicted, by nomination.
         self.evicted: dict[str, int] = {}
 
-    def adopt(self, intent: Intent) -> None:
-        """Take an intent of an earlier leader: victims that are gone were evicted by that one."""
-        self.evicted[intent.id] = sum(not self._is_there(victim) for victim in intent.victims)
+    def adopt(self, nomination: Nomination) -> None:
+        """Take a nomination of an earlier leader: victims that are gone were evicted by that one."""
+        self.evicted[nomination.id] = sum(not self._is_there(victim) for victim in nomination.victims)
 
-    def ask(self, intents: Iterable[Intent]) -> None:
+    def ask(self, nominations: Iterable[Nomination]) -> None:
         """Have the victims evicted, unit by unit as they were chosen."""
-        intents = [intent for intent in intents if intent.victims]
-        states = self._telling.states() if intents else {}
-        for intent in intents:
-            for victim in intent.victims:
-                self._ask_for(intent, victim, states)
+        nominations = [nomination for nomination in nominations if nomination.victims]
+        states = self._telling.states() if nominations else {}
+        for nomination in nominations:
+            for victim in nomination.victims:
+                self._ask_for(nomination, victim, states)
 
-    def ask_again(self, intents: Iterable[Intent]) -> None:
+    def ask_again(self, nominations: Iterable[Nomination]) -> None:
         """Ask for victims that were spared as their holders would not have fitted then, and are due now."""
         due = [
-            (intent, victim)
-            for intent in intents
-            for victim in intent.victims
-            if not self._evictor.is_asking(victim.pod_uid, _ASKER) and self._is_due(intent, victim)
+            (nomination, victim)
+            for nomination in nominations
+            for victim in nomination.victims
+            if not self._evictor.is_asking(victim.pod_uid, _ASKER) and self._is_due(nomination, victim)
         ]
         states = self._telling.states() if due else {}
-        for intent, victim in due:
-            self._ask_for(intent, victim, states)
+        for nomination, victim in due:
+            self._ask_for(nomination, victim, states)
 
-    def has_on_its_way(self, intent: Intent, but: Collection[Victim] = ()) -> bool:
-        """Whether a victim of an intent, ``but`` for these, may yet be evicted."""
-        return any(victim not in but and self._evictor.is_on_its_way(victim.pod_uid) for victim in intent.victims)
+    def has_on_its_way(self, nomination: Nomination, but: Collection[Victim] = ()) -> bool:
+        """Whether a victim of a nomination, ``but`` for these, may yet be evicted."""
+        return any(victim not in but and self._evictor.is_on_its_way(victim.pod_uid) for victim in nomination.victims)
 
     def forget_refusals(self) -> None:
         """Forget how often pods were refused that were not asked again for a while."""
         self._evictor.forget_refusals()
 
-    def _ask_for(self, intent: Intent, victim: Victim, states: Mapping[str, QueueState]) -> None:
-        note = self._telling.note(intent, victim, states)
+    def _ask_for(self, nomination: Nomination, victim: Victim, states: Mapping[str, QueueState]) -> None:
+        note = self._telling.note(nomination, victim, states)
 
         def is_due() -> bool:
-            return self._is_due(intent, victim)
+            return self._is_due(nomination, victim)
 
         def told(answer: Answer) -> None:
             if self._cache.cluster.pod(victim.pod_uid) is not None:
                 self._cache.room.note_asked(victim.pod_uid)
                 self._cache.wake.set()
-            self._answered(intent, answer)
-            self._telling.told(intent, victim, note, answer)
+            self._answered(nomination, answer)
+            self._telling.told(nomination, victim, note, answer)
 
         self._evictor.ask(
             Wanted(
@@ -113,18 +113,18 @@ class Victims:
             )
         )
 
-    def _is_due(self, intent: Intent, victim: Victim) -> bool:
-        """Whether the intent stands as it is written, its holders wait and will fit, and the victim is where it was."""
-        if not self._stands(intent):
+    def _is_due(self, nomination: Nomination, victim: Victim) -> bool:
+        """Whether the nomination stands as written, its holders wait and will fit, and the victim is where it was."""
+        if not self._stands(nomination):
             return False
-        return self._is_there(victim) and self._is_waited_for(intent) and self._cache.cluster.will_fit(intent)
+        return self._is_there(victim) and self._is_waited_for(nomination) and self._cache.cluster.will_fit(nomination)
 
-    def _is_waited_for(self, intent: Intent) -> bool:
+    def _is_waited_for(self, nomination: Nomination) -> bool:
         """Whether all holders wait that are not on their way or bound already."""
-        pods = [self._cache.cluster.pod(place.pod_uid) for place in intent.places]
+        pods = [self._cache.cluster.pod(place.pod_uid) for place in nomination.places]
         if any(pod is None or pod.deleting or pod.gated for pod in pods):
             return False
-        return any(self._intents.waits(place.pod_uid) for place in intent.places)
+        return any(self._nominations.waits(place.pod_uid) for place in nomination.places)
 
     def _is_there(self, victim: Victim) -> bool:
         pod = self._cache.cluster.pod(victim.pod_uid)
@@ -144,12 +144,12 @@ _LONGEST_PAUSE_S: Final = 300.0
 #: After a write that came second, doubled with each further one in a row.
 _FIRST_GIVING_WAY_S: Final = 0.05
 _LONGEST_GIVING_WAY_S: Final = 10.0
-#: After a write that left intents out, as the record has no room for them: each write is as long as the record.
+#: After a write that left nominations out, as the record has no room for them: each write is as long as the record.
 _FULL_S: Final = 0.5
 
 
 class MakingRoom:
-    """Writes intents and has their victims evicted. ``clock``: the API server's."""
+    """Writes nominations and has their victims evicted. ``clock``: the API server's."""
 
     def __init__(
         self,
@@ -162,7 +162,7 @@ class MakingRoom:
         observer: Observer,
     ) -> None:
         self._cache = cache
-        self._intents = cache.cluster.commits.intents
+        self._nominations = cache.cluster.commits.nominations
         self._clock = clock
         self._observer = observer
         self._record = RoomRecord(api, cache.cluster.settings.pool)
@@ -174,17 +174,18 @@ class MakingRoom:
             answered=self._answered,
         )
         #: What holds and is to be written, by id.
-        self._fresh: dict[str, Intent] = {}
+        self._fresh: dict[str, Nomination] = {}
         #: What is on record, as it is written there, by id.
-        self._kept: dict[str, Intent] = {}
-        #: What this process gave up, or could not write: it is not taken for an intent if it is read again.
+        self._kept: dict[str, Nomination] = {}
+        #: What this process gave up, or could not write: it is not taken for a nomination if it is read again.
         self._over: set[str] = set()
         #: What is over and charged until that is on record: when it was given up (event loop's time), by id.
         self._ending: dict[str, float] = {}
         #: What namespaces took from others within the hour, and whether they kept it: of the record but for writes that
         #: were refused after evictions had been counted for them.
         self._takes = Takes()
-        #: First holders of intents that were given up before anybody was evicted, as far as a write may yet add them.
+        #: First holders of nominations that were given up before anybody was evicted, as far as a write may yet add
+        #: them.
         self._never: set[str] = set()
         #: What is being written for the first time, by id: it may be on record.
         self._sent: frozenset[str] = frozenset()
@@ -201,75 +202,75 @@ class MakingRoom:
     def take(self, entry: MakeRoom | GiveUp) -> None:
         """Take what was decided: it is charged when this returns, or evicts nobody any more."""
         match entry:
-            case MakeRoom(intent=intent):
-                self._begin(intent)
-            case GiveUp(intent_id=intent_id, because=because):
-                self._give_up(intent_id, because)
+            case MakeRoom(nomination=nomination):
+                self._begin(nomination)
+            case GiveUp(nomination_id=nomination_id, because=because):
+                self._give_up(nomination_id, because)
 
-    def _begin(self, intent: Intent) -> None:
-        """Another leader's intent may have come to stand since this was decided: then it is decided again."""
+    def _begin(self, nomination: Nomination) -> None:
+        """Another leader's nomination may have come to stand since this was decided: then it is decided again."""
         try:
-            self._intents.put(intent)
+            self._nominations.put(nomination)
         except ValueError as error:
-            _log.warning("an intent is dropped: %s", error)
+            _log.warning("a nomination is dropped: %s", error)
             self._cache.room.note_unwritten()
             self._cache.wake.set()
             return
-        self._over.discard(intent.id)
-        self._fresh[intent.id] = intent
+        self._over.discard(nomination.id)
+        self._fresh[nomination.id] = nomination
         self._news.set()
 
-    def _give_up(self, intent_id: str, because: Ended) -> None:
-        intent = self._intents.get(intent_id)
-        if intent is None or intent_id in self._ending:
+    def _give_up(self, nomination_id: str, because: Ended) -> None:
+        nomination = self._nominations.get(nomination_id)
+        if nomination is None or nomination_id in self._ending:
             return
-        evicted = self._victims.evicted.pop(intent_id, 0)
-        if not evicted and not self._victims.has_on_its_way(intent):
-            self._never.add(intent.places[0].pod_uid)
+        evicted = self._victims.evicted.pop(nomination_id, 0)
+        if not evicted and not self._victims.has_on_its_way(nomination):
+            self._never.add(nomination.places[0].pod_uid)
             self._take_back()
         if evicted and because is not Ended.BOUND:
             self._observer.evicted_in_vain(evicted)
-        extra = about(LogEvent.ROOM_ENDED, intent=intent_id, because=because.value, evicted=evicted)
-        _log.info("an intent is over", extra=extra)
-        self._end(intent)
-        if self._fresh or intent_id in self._ending:
+        extra = about(LogEvent.ROOM_ENDED, nomination=nomination_id, because=because.value, evicted=evicted)
+        _log.info("a nomination is over", extra=extra)
+        self._end(nomination)
+        if self._fresh or nomination_id in self._ending:
             self._news.set()  # one that did not fit may fit now
 
-    def _end(self, intent: Intent) -> None:
+    def _end(self, nomination: Nomination) -> None:
         """It is free at once if it is not on record, or nobody waits for what it keeps."""
-        is_waited_for = any(self._intents.waits(place.pod_uid) for place in intent.places)
-        if not is_waited_for or not self._may_be_written(intent.id):
-            self._drop(intent.id)
+        is_waited_for = any(self._nominations.waits(place.pod_uid) for place in nomination.places)
+        if not is_waited_for or not self._may_be_written(nomination.id):
+            self._drop(nomination.id)
             return
-        self._ending[intent.id] = anyio.current_time()
-        self._intents.end(intent.id)
-        self._fresh.pop(intent.id, None)
-        self._kept.pop(intent.id, None)
-        self._over.add(intent.id)
+        self._ending[nomination.id] = anyio.current_time()
+        self._nominations.end(nomination.id)
+        self._fresh.pop(nomination.id, None)
+        self._kept.pop(nomination.id, None)
+        self._over.add(nomination.id)
 
-    def _may_be_written(self, intent_id: str) -> bool:
-        return intent_id in self._sent or intent_id in self._record.ids
+    def _may_be_written(self, nomination_id: str) -> bool:
+        return nomination_id in self._sent or nomination_id in self._record.ids
 
     def _drop_ended(self, *, now: bool = False) -> None:
         """Free what those kept whose end is on record, or ``now``: could not be written for too long."""
         before_s = anyio.current_time() - _ENDING_S
         done = [
-            intent_id
-            for intent_id, since_s in self._ending.items()
-            if not self._may_be_written(intent_id) or (now and since_s <= before_s)
+            nomination_id
+            for nomination_id, since_s in self._ending.items()
+            if not self._may_be_written(nomination_id) or (now and since_s <= before_s)
         ]
-        for intent_id in done:
-            self._drop(intent_id)
+        for nomination_id in done:
+            self._drop(nomination_id)
         if done:
             self._cache.wake.set()
             self._victims.ask_again(self._kept.values())
 
-    def _drop(self, intent_id: str) -> None:
-        self._intents.drop(intent_id)
-        self._fresh.pop(intent_id, None)
-        self._kept.pop(intent_id, None)
-        self._ending.pop(intent_id, None)
-        self._over.add(intent_id)
+    def _drop(self, nomination_id: str) -> None:
+        self._nominations.drop(nomination_id)
+        self._fresh.pop(nomination_id, None)
+        self._kept.pop(nomination_id, None)
+        self._ending.pop(nomination_id, None)
+        self._over.add(nomination_id)
 
     # --- a term ------------------------------------------------------------------------------------------------------
     async def begin(self) -> None:
@@ -309,15 +310,15 @@ class MakingRoom:
             self._news.set()
 
     def _has_more(self) -> bool:
-        """Whether the record lacks a claim that failed, or how a take ended, or has an intent that is over.
+        """Whether the record lacks a claim that failed, or how a take ended, or has a nomination that is over.
 
-        Or evictions for an intent that could not be written. Evictions that no longer count go with the next write.
+        Or evictions for a nomination that could not be written. Evictions that no longer count go with the next write.
         """
         return (
             self._takes.has_news
             or self._takes.known != self._record.hour
             or self._record.claims != self._cache.room.failed_claims
-            or any(intent.id not in self._kept for intent in self._record.record.intents)
+            or any(nomination.id not in self._kept for nomination in self._record.record.nominations)
         )
 
     async def _read(self) -> None:
@@ -358,23 +359,23 @@ class MakingRoom:
         """
         self._cache.room.note_claims_known(self._record.claims, at_s=self._now_s())
         before, self._kept = self._kept, {}
-        for intent_id in [each for each in self._fresh if each not in before]:
-            self._drop(intent_id)
+        for nomination_id in [each for each in self._fresh if each not in before]:
+            self._drop(nomination_id)
             self._cache.room.note_unwritten()
-        for intent in self._record.record.intents:
-            if intent.id in self._over or self._is_another(intent):
+        for nomination in self._record.record.nominations:
+            if nomination.id in self._over or self._is_another(nomination):
                 continue
             try:
-                self._intents.put(intent)
+                self._nominations.put(nomination)
             except ValueError as error:
-                _log.warning("an intent of the record is left out: %s", error)
+                _log.warning("a nomination of the record is left out: %s", error)
                 continue
-            self._kept[intent.id] = intent
-            if intent.id not in before:
-                self._victims.adopt(intent)
-        for intent_id in [each for each in before if each not in self._kept]:
-            if (standing := self._intents.get(intent_id)) is not None:
-                self._fresh[intent_id] = standing
+            self._kept[nomination.id] = nomination
+            if nomination.id not in before:
+                self._victims.adopt(nomination)
+        for nomination_id in [each for each in before if each not in self._kept]:
+            if (standing := self._nominations.get(nomination_id)) is not None:
+                self._fresh[nomination_id] = standing
                 self._news.set()
         self._drop_ended()
         self._ask(self._kept.values())
@@ -383,10 +384,10 @@ class MakingRoom:
         self._note_evictions()
         self._cache.wake.set()
 
-    def _is_another(self, intent: Intent) -> bool:
-        """Whether another version of this intent stands here."""
-        known = self._intents.get(intent.id)
-        return known is not None and known != intent
+    def _is_another(self, nomination: Nomination) -> bool:
+        """Whether another version of this nomination stands here."""
+        known = self._nominations.get(nomination.id)
+        return known is not None and known != nomination
 
     # --- writing -----------------------------------------------------------------------------------------------------
     def _now_s(self) -> int:
@@ -395,18 +396,19 @@ class MakingRoom:
     def _base(self) -> Record:
         """The record without what is over. That stays while an eviction for it is on its way."""
         over = [
-            intent.id
-            for intent in self._record.record.intents
-            if intent.id not in self._kept and not self._victims.has_on_its_way(intent)
+            nomination.id
+            for nomination in self._record.record.nominations
+            if nomination.id not in self._kept and not self._victims.has_on_its_way(nomination)
         ]
         return without(self._record.record, over)
 
-    def _ready(self) -> dict[str, Intent]:
+    def _ready(self) -> dict[str, Nomination]:
         """What may be written: no eviction is on its way of a pod that is no victim any more."""
         return {
-            intent_id: intent
-            for intent_id, intent in self._fresh.items()
-            if not (known := self._kept.get(intent_id)) or not self._victims.has_on_its_way(known, intent.victims)
+            nomination_id: nomination
+            for nomination_id, nomination in self._fresh.items()
+            if not (known := self._kept.get(nomination_id))
+            or not self._victims.has_on_its_way(known, nomination.victims)
         }
 
     async def _write(self) -> None:
@@ -421,10 +423,10 @@ class MakingRoom:
             texts=self._record.texts,
         )
         wanted = self._in_order(record)
-        mine = [intent for intent in wanted.intents if fresh.get(intent.id) is intent]
+        mine = [nomination for nomination in wanted.nominations if fresh.get(nomination.id) is nomination]
         if is_full := len(mine) < len(fresh):
-            _log.warning("%d intents wait, as the record has no room for their namespaces", len(fresh) - len(mine))
-        self._sent = frozenset(intent.id for intent in wanted.intents)
+            _log.warning("%d nominations wait, as the record has no room for their namespaces", len(fresh) - len(mine))
+        self._sent = frozenset(nomination.id for nomination in wanted.nominations)
         wrote = await self._record.write(wanted, hour, self._cache.room.failed_claims)
         self._sent = frozenset()
         match wrote:
@@ -443,18 +445,23 @@ class MakingRoom:
 
     def _in_order(self, record: Record) -> Record:
         """By age: a new leader puts them in this order."""
-        ages = {intent.id: at for at, intent in enumerate(self._intents.all())}
-        return Record(tuple(sorted(record.intents, key=lambda intent: ages.get(intent.id, len(ages)))))
+        ages = {nomination.id: at for at, nomination in enumerate(self._nominations.all())}
+        return Record(tuple(sorted(record.nominations, key=lambda nomination: ages.get(nomination.id, len(ages)))))
 
-    def _written(self, mine: list[Intent]) -> None:
+    def _written(self, mine: list[Nomination]) -> None:
         asked = []
-        for intent in mine:
-            if self._fresh.get(intent.id) is intent:
-                del self._fresh[intent.id]
-            if intent.id not in self._over:
-                self._kept[intent.id] = intent
-                asked.append(intent)
-            extra = about(LogEvent.ROOM_MADE, intent=intent.id, action=intent.action.value, victims=len(intent.victims))
+        for nomination in mine:
+            if self._fresh.get(nomination.id) is nomination:
+                del self._fresh[nomination.id]
+            if nomination.id not in self._over:
+                self._kept[nomination.id] = nomination
+                asked.append(nomination)
+            extra = about(
+                LogEvent.ROOM_MADE,
+                nomination=nomination.id,
+                action=nomination.action.value,
+                victims=len(nomination.victims),
+            )
             _log.info("who goes for whom is written", extra=extra)
         self._over &= self._record.ids
         self._drop_ended()
@@ -463,7 +470,7 @@ class MakingRoom:
         self._take_back()
         self._note_evictions()
 
-    async def _refuse(self, intents: list[Intent]) -> None:
+    async def _refuse(self, nominations: list[Nomination]) -> None:
         """They can't be written, so nobody goes for them. Evictions that were counted for them are not any more.
 
         They are dropped after a pause: they would be decided again in the same moment. One that was revised stands, as
@@ -471,18 +478,18 @@ class MakingRoom:
         """
         await anyio.sleep(doubled_s(_FIRST_PAUSE_S, self._refusals, longest_s=_LONGEST_PAUSE_S))
         self._refusals += 1
-        for intent in intents:
-            if intent.id in self._kept:
+        for nomination in nominations:
+            if nomination.id in self._kept:
                 self._news.set()
-            elif self._fresh.get(intent.id) is intent:
-                self._drop(intent.id)
+            elif self._fresh.get(nomination.id) is nomination:
+                self._drop(nomination.id)
                 self._cache.room.note_unwritten()
         self._note_evictions()
         self._cache.wake.set()
 
-    def _ask(self, intents: Iterable[Intent]) -> None:
+    def _ask(self, nominations: Iterable[Nomination]) -> None:
         if self._is_taken:
-            self._victims.ask(intents)
+            self._victims.ask(nominations)
 
     def _take_back(self) -> None:
         """Nobody was evicted for these: they are no takes."""
@@ -503,13 +510,17 @@ class MakingRoom:
     def _note_gone(self, uid: str) -> None:
         """A pod is gone, or has ended: if others were evicted for it not long ago, its namespace gave that up.
 
-        What nobody was evicted for yet is given up as an intent.
+        What nobody was evicted for yet is given up as a nomination.
         """
-        intent = self._intents.holders.get(uid)
-        if intent is not None and not self._victims.evicted.get(intent.id) and not self._victims.has_on_its_way(intent):
+        nomination = self._nominations.holders.get(uid)
+        if (
+            nomination is not None
+            and not self._victims.evicted.get(nomination.id)
+            and not self._victims.has_on_its_way(nomination)
+        ):
             return
         now_s = self._now_s()
-        taken_by = self._intents.victims.get(uid)
+        taken_by = self._nominations.victims.get(uid)
         if self._takes.gone(uid, now_s, taken_by=taken_by.namespace if taken_by is not None else ""):
             self._cache.room.note_takers_wait(self._takes.waits(now_s))
 
@@ -517,15 +528,19 @@ class MakingRoom:
         self._cache.room.note_refused(uid, is_refused)
         self._cache.wake.set()
 
-    def _answered(self, intent: Intent, answer: Answer) -> None:
-        """A victim of an intent was asked."""
-        if answer is Answer.EVICTED and self._kept.get(intent.id) == intent:
-            self._victims.evicted[intent.id] = self._victims.evicted.get(intent.id, 0) + 1
-        elif answer is Answer.EVICTED and intent.id in self._ending:
+    def _answered(self, nomination: Nomination, answer: Answer) -> None:
+        """A victim of a nomination was asked."""
+        if answer is Answer.EVICTED and self._kept.get(nomination.id) == nomination:
+            self._victims.evicted[nomination.id] = self._victims.evicted.get(nomination.id, 0) + 1
+        elif answer is Answer.EVICTED and nomination.id in self._ending:
             self._observer.evicted_in_vain(1)  # it was on its way
-        if self._kept.get(intent.id) != intent or intent.id in self._fresh:
+        if self._kept.get(nomination.id) != nomination or nomination.id in self._fresh:
             self._news.set()  # its end, or another version of it, waits for this answer
 
-    def _stands(self, intent: Intent) -> bool:
-        """Whether an intent stands as it is written."""
-        return self._is_taken and self._kept.get(intent.id) == intent and self._intents.get(intent.id) == intent
+    def _stands(self, nomination: Nomination) -> bool:
+        """Whether a nomination stands as it is written."""
+        return (
+            self._is_taken
+            and self._kept.get(nomination.id) == nomination
+            and self._nominations.get(nomination.id) == nomination
+        )

@@ -73,11 +73,11 @@ class Standing:
         """What is free of each pool of GPUs and of no use to pods that wait or are usual, in nano-GPU, by cause."""
         return self._cache.cluster.fragmentation() if self.is_leading else {}
 
-    def intents(self) -> Mapping[str, int]:
+    def nominations(self) -> Mapping[str, int]:
         """How many decisions to evict pods for others stand, by action."""
         if not self.is_leading:
             return {}
-        found = Counter(intent.action for intent in self._cache.cluster.commits.intents.all())
+        found = Counter(nomination.action for nomination in self._cache.cluster.commits.nominations.all())
         return {action.value: found[action] for action in Action}
 
     def clashing_claims(self) -> int:

@@ -114,7 +114,7 @@ class KnownForRoom:
             self._changed()
 
     def note_unwritten(self) -> None:
-        """An intent was not written, so it is to be decided again, though nothing else has changed."""
+        """A nomination was not written, so it is to be decided again, though nothing else has changed."""
         self._changed()
 
     def note_evicted(self, evicted: Mapping[str, Evicted]) -> None:

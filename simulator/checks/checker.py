@@ -40,7 +40,7 @@ from simulator.checks.ledgers import Ledger, NodeFacts, Recount
 from simulator.checks.limits import Lateness, Limits
 from simulator.checks.messages import Asking, Scene
 from simulator.checks.pools import Pools
-from simulator.checks.preemption import Intents
+from simulator.checks.preemption import Nominations
 from simulator.checks.usage import Promises, SliceUse, Usage
 from simulator.checks.violations import Findings
 from simulator.nodes.device_manager import Device
@@ -118,7 +118,7 @@ BIND_REQUESTS: Final = "bindrequests"
 CONFIG_MAPS: Final = "configmaps"
 NODES: Final = "nodes"
 QUEUES: Final = "queues"
-#: ConfigMaps of the scheduler's namespace: the record of intents is one of them.
+#: ConfigMaps of the scheduler's namespace: the record of nominations is one of them.
 ROOM: Final = "room"
 BUDGETS: Final = "poddisruptionbudgets"
 #: Kinds of which the checker wants to see every version, all over the cluster.
@@ -178,7 +178,7 @@ class Checker:
         self._requests: set[str] = set()
         self._keeping = Keeping(self.findings, self.writes, self._cards, self.live, self._on_node)
         #: Room that is made: S7 and S13 of evictions for others, S14, L6.
-        self.intents = Intents(
+        self.nominations = Nominations(
             self.findings,
             self.limits,
             self._gangs,
@@ -189,7 +189,7 @@ class Checker:
             find=self._named,
         )
         self._releasable = Releasable(self._gangs, self._usage, self._devices, self._named, release_s)
-        self._evictions = Evictions(self.findings, self._releasable.is_releasable, self.intents.evicted)
+        self._evictions = Evictions(self.findings, self._releasable.is_releasable, self.nominations.evicted)
         #: How often a ledger was compared with a recount.
         self.comparisons = 0
         #: What was done to our components, if anything: S10 is about runs in which something was.
@@ -208,27 +208,27 @@ class Checker:
         # What lasted too long until now did so, even if this very version ends it.
         self._usage.judge_lost(at_s)
         self._gangs.judge(at_s)
-        self.intents.judge(at_s)
+        self.nominations.judge(at_s)
         if kind == PODS:
             self._pod(facts.pod(raw), is_gone=event == DELETED, at_s=at_s)
             self._judge_records()
         elif kind == POD_GROUPS:
             self._gangs.pod_group(raw, at_s, is_gone=event == DELETED)
             self.limits.pod_group(raw, at_s, is_gone=event == DELETED)
-            self.intents.pod_group(raw, at_s, is_gone=event == DELETED)
+            self.nominations.pod_group(raw, at_s, is_gone=event == DELETED)
         elif kind == QUEUES:
             self.limits.queue(raw, at_s, is_gone=event == DELETED)
-            self.intents.queue(raw, at_s, is_gone=event == DELETED)
+            self.nominations.queue(raw, at_s, is_gone=event == DELETED)
         elif kind == BIND_REQUESTS:
             if event == ADDED:
                 self.limits.decided(raw, at_s)
             self._bindings.chose(raw["metadata"]["uid"], (raw.get("spec") or {}).get("selectedNode", ""))
-            self.intents.request(raw, at_s, is_gone=event == DELETED)
+            self.nominations.request(raw, at_s, is_gone=event == DELETED)
             _keep(self._requests, raw["metadata"]["uid"], is_there=event != DELETED)
         elif kind == BUDGETS:
-            self.intents.budget(raw, at_s, is_gone=event == DELETED)
+            self.nominations.budget(raw, at_s, is_gone=event == DELETED)
         elif kind == ROOM:
-            self.intents.record(raw, at_s, is_gone=event == DELETED)
+            self.nominations.record(raw, at_s, is_gone=event == DELETED)
         else:
             self._node(raw, is_gone=event == DELETED, at_s=at_s)
 
@@ -275,7 +275,7 @@ class Checker:
                 self._bindings.never_bound(record)
         self._usage.judge_lost(at_s)
         self._gangs.judge(at_s, is_end=True)
-        self.intents.judge(at_s, is_end=True)
+        self.nominations.judge(at_s, is_end=True)
         if self._disturbance and self.findings.broken("S1", "S2", "S5"):
             self.findings.add("S10", at_s, f"S1, S2 or S5 was broken, and {self._disturbance}")
 
@@ -369,7 +369,7 @@ class Checker:
             self._nodes[name] = ledgers.node(raw)
             self._pool_nodes.node(self._nodes[name], at_s)
         self._recount.changed(name)
-        self.intents.node(name, known, at_s)
+        self.nominations.node(name, known, at_s)
 
     def _pod(self, pod: PodFacts, *, is_gone: bool, at_s: float) -> None:
         known = self._pods.get(pod.uid)
@@ -399,7 +399,7 @@ class Checker:
         self._gangs.pod(pod, is_gone=is_gone, at_s=at_s)
         self.limits.pod(pod, at_s, is_gone=is_gone)
         is_bound = known is not None and not known.node and bool(pod.node) and not is_gone
-        self.intents.pod(known, pod, at_s, is_bound=is_bound)
+        self.nominations.pod(known, pod, at_s, is_bound=is_bound)
         self._releasable.changed(known, pod, at_s, is_gone=is_gone)
         if pod.is_reservation:
             self._judge_book(pod, at_s)

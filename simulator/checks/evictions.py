@@ -1,4 +1,4 @@
-"""S7 and S13 of evictions for others, and L6: each is named by an intent on record, and has somebody to run then.
+"""S7 and S13 of evictions for others, and L6: each is named by a nomination on record, and has somebody to run then.
 
 Who may be taken for whom is judged by simulator/checks/victims.py; shares of queues, and whether another set had been
 enough, are not judged: that is the search's, whose tests know better. Room that was freed is judged by
@@ -264,7 +264,7 @@ MOST: Final = 10
 FOR_OTHERS_WINDOW_S: Final = 3600.0
 #: Who evicts may not have heard for so long that nobody waits any more.
 HEARSAY_S: Final = 5.0
-#: At rest an intent that nobody waits for is gone after so long: the sweep (docs/design/room.md), twice.
+#: At rest a nomination that nobody waits for is gone after so long: the sweep (docs/design/room.md), twice.
 _SWEPT_S: Final = 120.0
 #: At rest every other one has come to its end after so long.
 _ENDED_S: Final = 900.0
@@ -284,7 +284,7 @@ class _Eviction:
 class ForOthers:
     """Judges evictions that are for others. ``find``: the pod of a namespace and name, if it is there.
 
-    ``was_for`` is called with the intent of each eviction.
+    ``was_for`` is called with the nomination of each eviction.
     """
 
     findings: Findings
@@ -294,7 +294,7 @@ class ForOthers:
     find: Callable[[str, str], PodFacts | None]
     was_for: Callable[[Standing], None]
     _open: deque[_Eviction] = field(default_factory=deque)
-    #: Group -> when its pods were evicted, and for which intent.
+    #: Group -> when its pods were evicted, and for which nomination.
     _counts: dict[str, dict[tuple[str, str], float]] = field(default_factory=dict)
 
     def take(self, write: Write) -> None:
@@ -329,21 +329,21 @@ class ForOthers:
         naming = [
             each
             for each in self.record.at(one.when, late_s=ON_ITS_WAY_S)
-            if any(self._is_same(victim.uid, victim.key, one) for victim in each.intent.victims)
+            if any(self._is_same(victim.uid, victim.key, one) for victim in each.nomination.victims)
         ]
         if not naming:
             text = (
-                f"{one.user} evicted pod {one.key}: its gang and its device are sound, and no intent on record names it"
+                f"{one.user} evicted pod {one.key}: its gang and device are sound, and no nomination on record names it"
             )
             self.findings.add("S7", one.when.at_s, text)
             return
         if not any(self._has_holder(each, one.when) for each in naming):
             told = f"pod {one.key} was evicted for {self._holders(naming[0])}, gone or placed by then"
             self.findings.add("S13", one.when.at_s, told)
-        if one.pool is not None and all(each.intent.pool != one.pool for each in naming):
+        if one.pool is not None and all(each.nomination.pool != one.pool for each in naming):
             told = f"pod {one.key} was evicted for {self._holders(naming[0])}, of another node pool"
             self.findings.add("S7", one.when.at_s, told)
-        self._count(one, naming[-1].intent.key)
+        self._count(one, naming[-1].nomination.key)
         self.was_for(naming[-1])
 
     def _is_same(self, uid: str, key: str, one: _Eviction) -> bool:
@@ -351,30 +351,30 @@ class ForOthers:
 
     def _has_holder(self, each: Standing, when: Moment) -> bool:
         late_s = self._late_s(when.at_s)
-        return any(self.record.waited(uid, when, late_s=late_s) for uid in each.intent.holders)
+        return any(self.record.waited(uid, when, late_s=late_s) for uid in each.nomination.holders)
 
     def _holders(self, each: Standing) -> str:
-        return ", ".join(sorted(map(self.record.key, each.intent.holders)))
+        return ", ".join(sorted(map(self.record.key, each.nomination.holders)))
 
-    def _count(self, one: _Eviction, intent: tuple[str, str]) -> None:
+    def _count(self, one: _Eviction, nomination: tuple[str, str]) -> None:
         group = _group(one)
         counts = {
             key: at_s for key, at_s in self._counts.get(group, {}).items() if at_s > one.when.at_s - FOR_OTHERS_WINDOW_S
         }
-        counts.setdefault(intent, one.when.at_s)
+        counts.setdefault(nomination, one.when.at_s)
         self._counts[group] = counts
         if len(counts) > MOST:
             text = f"{group} was evicted for others more than {MOST} times in {FOR_OTHERS_WINDOW_S:.0f} s"
             self.findings.add("S13", one.when.at_s, text)
 
     def judge_rest(self, at_s: float) -> None:
-        """L6, as far as it shows at rest: every intent has come to its end."""
+        """L6, as far as it shows at rest: every nomination has come to its end."""
         self.findings.judged.add("L6")
         now = Moment(0, at_s)
         for each in self.record.standing:
             lasted_s = at_s - each.since.at_s
-            who = f"the intent for {self._holders(each)}"
-            is_waited_for = any(self.record.waited(uid, now) for uid in each.intent.holders)
+            who = f"the nomination for {self._holders(each)}"
+            is_waited_for = any(self.record.waited(uid, now) for uid in each.nomination.holders)
             if not is_waited_for and lasted_s > _SWEPT_S:
                 self.findings.add("L6", at_s, f"{who} is on record, and nobody of them waits")
             elif lasted_s > _ENDED_S:

@@ -1,9 +1,9 @@
-"""Intents on the records of all node pools, when each stood there, and since when pods that they name wait or are gone.
+"""Nominations on the records of all node pools, when each stood, and since when pods that they name wait or are gone.
 
 Objects of different kinds are told by different watches, so what stood when something happened is asked by
 resourceVersion, which counts all objects of an API server, and a little later (``SETTLED_S``).
 
-The record of intents as the invariant checker reads it: by code of its own.
+The record of nominations as the invariant checker reads it: by code of its own.
 
 It is the ConfigMap ``moorage-room``, and ``moorage-room-VALUE`` of a node pool that has a scheduler of its own.
 
@@ -48,7 +48,7 @@ class Victim:
 
 
 @dataclass(frozen=True, slots=True)
-class Intent:
+class Nomination:
     """For which pods room is made, where, and which pods have to go. ``action``: by which rule.
 
     ``pool``: the node pool on whose record it is.
@@ -62,7 +62,7 @@ class Intent:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What no other intent has: each pool's scheduler gives ids of its own."""
+        """What no other nomination has: each pool's scheduler gives ids of its own."""
         return self.pool, self.id
 
     @property
@@ -79,24 +79,24 @@ def pool_of(name: str) -> str | None:
     return value if separator and not head and value else None
 
 
-def intents(raw: Json) -> list[Intent]:
-    """Intents of a version of a record, in their order: the oldest first."""
+def nominations(raw: Json) -> list[Nomination]:
+    """Nominations of a version of a record, in their order: the oldest first."""
     try:
         said = json.loads((raw.get("data") or {}).get(KEY) or "{}")
     except ValueError:
         return []
-    listed = said.get("intents") if isinstance(said, dict) else None
+    listed = said.get("nominations") if isinstance(said, dict) else None
     if not isinstance(listed, list):
         return []
     return list(_read(listed, pool_of((raw.get("metadata") or {}).get("name", NAME)) or ""))
 
 
-def _read(listed: list[Any], pool: str) -> Iterator[Intent]:
+def _read(listed: list[Any], pool: str) -> Iterator[Nomination]:
     for said in listed:
         try:
             places = tuple(Place(_uid(uid), node, _nano(more)) for uid, node, *more in said["places"])
             victims = tuple(Victim(_uid(uid), f"{space}/{name}", node) for uid, space, name, node, _ in said["victims"])
-            yield Intent(str(said["id"]), places, victims, str(said.get("action", "")), pool)
+            yield Nomination(str(said["id"]), places, victims, str(said.get("action", "")), pool)
         except (ValueError, KeyError, TypeError, AttributeError):
             continue
 
@@ -118,7 +118,7 @@ def _uid(said: str) -> str:
 
 #: So long after something happened all watches have told of it.
 SETTLED_S: Final = 2.0
-#: A request is on its way for so long at most: an eviction may land when its intent has just ended.
+#: A request is on its way for so long at most: an eviction may land when its nomination has just ended.
 ON_ITS_WAY_S: Final = 60.0
 _KEPT_S: Final = 2 * ON_ITS_WAY_S
 
@@ -139,9 +139,9 @@ class Moment:
 
 @dataclass(slots=True, eq=False)
 class Standing:
-    """One intent, for as long as it stood unchanged on its record. ``age``: its place there, the oldest is 0."""
+    """One nomination, for as long as it stood unchanged on its record. ``age``: its place there, the oldest is 0."""
 
-    intent: Intent
+    nomination: Nomination
     since: Moment
     age: int
     until: Moment | None = None
@@ -162,9 +162,9 @@ class Record:
     live: Mapping[str, PodFacts]
     standing: list[Standing] = field(default_factory=list)
     _past: list[Standing] = field(default_factory=list)
-    #: Pods (UID) that intents name.
+    #: Pods (UID) that nominations name.
     _names: set[str] = field(default_factory=set)
-    #: Since when a pod that an intent names waits no more, and since when it is not there any more.
+    #: Since when a pod that a nomination names waits no more, and since when it is not there any more.
     _placed: dict[str, Moment] = field(default_factory=dict)
     _gone: dict[str, Moment] = field(default_factory=dict)
     #: Namespace and name of pods with a BindRequest.
@@ -173,19 +173,19 @@ class Record:
     def take(self, raw: Json, pool: str, at_s: float, *, is_gone: bool) -> Iterator[str]:
         """Take a version of a pool's ConfigMap; yield what is wrong with it."""
         now = Moment(_version(raw), at_s)
-        listed = [] if is_gone else intents(raw)
-        before = {each.intent: each for each in self.standing if each.intent.pool == pool}
+        listed = [] if is_gone else nominations(raw)
+        before = {each.nomination: each for each in self.standing if each.nomination.pool == pool}
         there = set(listed)
         for each in before.values():
-            if each.intent not in there:
+            if each.nomination not in there:
                 each.until = now
                 self._past.append(each)
-        here = [before.get(intent) or Standing(intent, now, age) for age, intent in enumerate(listed)]
+        here = [before.get(nomination) or Standing(nomination, now, age) for age, nomination in enumerate(listed)]
         for age, each in enumerate(here):
             each.age = age
-        self.standing = [*(each for each in self.standing if each.intent.pool != pool), *here]
+        self.standing = [*(each for each in self.standing if each.nomination.pool != pool), *here]
         self._past = [each for each in self._past if each.until and at_s - each.until.at_s < _KEPT_S]
-        self._names = {uid for each in (*self._past, *self.standing) for uid in _named(each.intent)}
+        self._names = {uid for each in (*self._past, *self.standing) for uid in _named(each.nomination)}
         for uid in self._names:
             if (pod := self.pods.get(uid)) is not None:
                 self._note(pod, at_s)
@@ -200,7 +200,7 @@ class Record:
             self._handed.add(key)
 
     def pod(self, pod: PodFacts, at_s: float) -> None:
-        """Take a version of a pod that an intent may name."""
+        """Take a version of a pod that a nomination may name."""
         if pod.uid in self._names:
             self._note(pod, at_s)
 
@@ -211,17 +211,17 @@ class Record:
         if pod.node or pod.deleting or pod.uid in self._gone:
             self._placed.setdefault(pod.uid, now)
 
-    def _doubled(self, listed: Iterable[Intent]) -> Iterator[str]:
+    def _doubled(self, listed: Iterable[Nomination]) -> Iterator[str]:
         seen: dict[str, str] = {}
-        for intent in listed:
-            for uid in _named(intent):
+        for nomination in listed:
+            for uid in _named(nomination):
                 if uid in seen:
-                    yield f"pod {self.key(uid)} is named by the intents {seen[uid]} and {intent.id}"
-                seen[uid] = intent.id
+                    yield f"pod {self.key(uid)} is named by the nominations {seen[uid]} and {nomination.id}"
+                seen[uid] = nomination.id
 
     # --- what was when -----------------------------------------------------------------------------------------------
     def at(self, when: Moment, *, late_s: float = 0.0) -> list[Standing]:
-        """Intents that stood then, or until ``late_s`` before; the oldest first."""
+        """Nominations that stood then, or until ``late_s`` before; the oldest first."""
         return sorted(
             (each for each in (*self._past, *self.standing) if each.stood(when, late_s=late_s)), key=lambda it: it.age
         )
@@ -247,8 +247,8 @@ class Record:
         return pod.key if pod is not None else uid
 
 
-def _named(intent: Intent) -> list[str]:
-    return [*(place.uid for place in intent.places), *(victim.uid for victim in intent.victims)]
+def _named(nomination: Nomination) -> list[str]:
+    return [*(place.uid for place in nomination.places), *(victim.uid for victim in nomination.victims)]
 
 
 def _version(raw: Json) -> int:

@@ -138,7 +138,7 @@ class Overhearing:
     checker: Checker
 
     def take(self, kind: ResourceType, raw: bytes, is_gone: bool) -> None:
-        """Show records of intents, PodDisruptionBudgets, and what is judged of claims."""
+        """Show records of nominations, PodDisruptionBudgets, and what is judged of claims."""
         if kind.plural in STORED and self.checker.claims.wants(kind.plural):
             stored: dict[str, Any] = msgspec.json.decode(raw)
             self.checker.claims.stored(kind.plural, stored, anyio.current_time(), is_gone=is_gone)

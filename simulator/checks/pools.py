@@ -1,7 +1,7 @@
 """Node pools: of which pool an object is, and a cluster at rest as each pool has it.
 
-L1, L3, L4, L6 and S5 are about the nodes that a pod's scheduler may use; S6 and S14 about the queues and intents of its
-pool.
+L1, L3, L4, L6 and S5 are about the nodes that a pod's scheduler may use; S6 and S14 about the queues and nominations of
+its pool.
 """
 
 from __future__ import annotations

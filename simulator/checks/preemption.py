@@ -1,17 +1,18 @@
-"""Everything about room that is made: intents on record, evictions for others, room that is kept, budgets.
+"""Everything about room that is made: nominations on record, evictions for others, room that is kept, budgets.
 
-L6: nobody is evicted in vain. Who had others evicted runs soon after its intent has left the record.
+L6: nobody is evicted in vain. Who had others evicted runs soon after its nomination has left the record.
 
-An intent may end without that where something has happened since it was written: to its holders or their gang, to
-a node of its places, to a queue; somebody was bound there while it stood; a victim is there still; or a holder was on
-its way, and failed. All of that is seen by the checker itself. What is left is an intent that was dropped for nothing.
+A nomination may end without that where something has happened since it was written: to its holders or their gang, to a
+node of its places, to a queue; somebody was bound there while it stood; a victim is there still; or a holder was on its
+way, and failed. All of that is seen by the checker itself. What is left is a nomination that was dropped for nothing.
 
-Claims of a holder may fail to be bound once its place is free. That explains an intent, and no other one of that holder
-within the minutes after it: a claim that failed has nobody evicted again for a while.
+Claims of a holder may fail to be bound once its place is free. That explains a nomination, and no other one of that
+holder within the minutes after it: a claim that failed has nobody evicted again for a while.
 
-S14: what victims of a standing intent left is bound by nobody else of ours; of two intents the older comes first.
+S14: what victims of a standing nomination left is bound by nobody else of ours; of two nominations the older comes
+first.
 
-Where node pools have schedulers each, each knows the intents of its own pool: room is kept from pods of this pool.
+Where node pools have schedulers each, each knows the nominations of its own pool: room is kept from pods of this pool.
 
 Judged when a pod of ours is bound, by own count of what is free beside it then: whole devices, CPU, memory, and parts
 of devices. A pod is judged only on what it uses itself, since pods of others may take what they like.
@@ -39,9 +40,10 @@ from simulator.checks.victims import Takers, Taking
 from simulator.checks.violations import Findings
 from wire import names
 
-#: So long after its intent has left the record a holder runs, or something is seen that explains why it doesn't.
+#: So long after its nomination has left the record a holder runs, or something is seen that explains why it doesn't.
 SERVED_S: Final = 120.0
-#: Between two intents that end since claims of their holders failed: the pause is 300 s, and an end is written late.
+#: Between two nominations that end since claims of their holders failed: the pause is 300 s, and an end is written
+#: late.
 CLAIM_PAUSE_S: Final = 200.0
 
 _Group = tuple[str, str]
@@ -49,7 +51,7 @@ _Group = tuple[str, str]
 
 @dataclass(slots=True, eq=False)
 class _Served:
-    """An intent. ``since_s``: when it was written; ``has_evicted``: somebody was evicted for it."""
+    """A nomination. ``since_s``: when it was written; ``has_evicted``: somebody was evicted for it."""
 
     standing: Standing
     since_s: float
@@ -65,7 +67,7 @@ class InVain:
     record: Record
     nodes: Mapping[str, NodeFacts]
     late_s: Callable[[float], float]
-    #: Intents by id: those that stand, and those that are not judged yet, as evictions are told late.
+    #: Nominations by id: those that stand, and those that are not judged yet, as evictions are told late.
     _served: dict[tuple[str, str], _Served] = field(default_factory=dict)
     _open: deque[_Served] = field(default_factory=deque)
     #: When something last happened: to a node, on a node, to a pod (UID) or a group, to any queue.
@@ -80,13 +82,13 @@ class InVain:
     _specs: dict[_Group, tuple[Json, str] | None] = field(default_factory=dict)
     #: When a pod (by namespace and name) was handed over to the binder, or that was over.
     _request_s: dict[tuple[str, str], float] = field(default_factory=dict)
-    #: When an intent of a pod (UID) with claims was over last, and nothing else explained why.
+    #: When a nomination of a pod (UID) with claims was over last, and nothing else explained why.
     _claims_s: dict[str, float] = field(default_factory=dict)
 
     # --- what happens ------------------------------------------------------------------------------------------------
     def recorded(self, at_s: float) -> None:
         """The record has changed."""
-        there = {each.intent.key: each for each in self.record.standing}
+        there = {each.nomination.key: each for each in self.record.standing}
         for key, standing in there.items():
             known = self._served.get(key)
             if known is None or known.until_s <= at_s:
@@ -99,8 +101,8 @@ class InVain:
                 self._open.append(served)
 
     def evicted(self, standing: Standing) -> None:
-        """Somebody was evicted for an intent that stands, or stood a moment ago."""
-        if (served := self._served.get(standing.intent.key)) is not None:
+        """Somebody was evicted for a nomination that stands, or stood a moment ago."""
+        if (served := self._served.get(standing.nomination.key)) is not None:
             served.has_evicted = True
 
     def node(self, name: str, known: NodeFacts | None, at_s: float) -> None:
@@ -147,11 +149,11 @@ class InVain:
 
     # --- judging -----------------------------------------------------------------------------------------------------
     def judge(self, now_s: float, *, is_end: bool = False) -> None:
-        """Judge intents that have left the record long enough ago; what is too young at the end is not judged."""
+        """Judge nominations that have left the record long enough ago; what is too young at the end is not judged."""
         while self._open and self._open[0].until_s + SERVED_S <= now_s:
             one = self._open.popleft()
-            if self._served.get(one.standing.intent.key) is one:
-                del self._served[one.standing.intent.key]
+            if self._served.get(one.standing.nomination.key) is one:
+                del self._served[one.standing.nomination.key]
             if one.has_evicted:
                 self._judge(one)
         if is_end:
@@ -159,15 +161,15 @@ class InVain:
 
     def _judge(self, one: _Served) -> None:
         self.findings.judged.add("L6")
-        holders = [self.record.pods.get(uid) for uid in one.standing.intent.holders]
+        holders = [self.record.pods.get(uid) for uid in one.standing.nomination.holders]
         if any(pod is None or pod.node for pod in holders) or self._is_explained(one, holders):
             return
-        who = ", ".join(sorted(map(self.record.key, one.standing.intent.holders)))
+        who = ", ".join(sorted(map(self.record.key, one.standing.nomination.holders)))
         text = f"pods were evicted for {who}, which waits though nothing happened to it, its queue, or its node"
         self.findings.add("L6", one.until_s, text)
 
     def _is_explained(self, one: _Served, holders: Iterable[PodFacts | None]) -> bool:
-        """Whether something has happened since the intent stood, or shortly before, by which it may have ended."""
+        """Whether something has happened since the nomination stood, or shortly before, by which it may have ended."""
         since_s = one.since_s - self.late_s(one.since_s)
         if self._queue_s >= since_s:
             return True
@@ -179,20 +181,20 @@ class InVain:
             group = pod.namespace, pod.pod_group
             if self._group_s.get(group, -math.inf) >= since_s or self._joined_s.get(group, -math.inf) > one.since_s:
                 return True
-        if any(self._is_touched(place.node, since_s, one.until_s) for place in one.standing.intent.places):
+        if any(self._is_touched(place.node, since_s, one.until_s) for place in one.standing.nomination.places):
             return True
-        return any(self._stays(victim.uid) for victim in one.standing.intent.victims) or self._may_claims_fail(one)
+        return any(self._stays(victim.uid) for victim in one.standing.nomination.victims) or self._may_claims_fail(one)
 
     def _may_claims_fail(self, one: _Served) -> bool:
         """Whether claims of a holder may have failed, and none of the holders had such an end shortly before."""
-        uids = one.standing.intent.holders
+        uids = one.standing.nomination.holders
         before_s = max(self._claims_s.get(uid, -math.inf) for uid in uids)
         self._claims_s.update(dict.fromkeys(uids, one.until_s))
         has_claims = any(_has_claims(pod) for uid in uids if (pod := self.record.pods.get(uid)) is not None)
         return has_claims and one.since_s >= before_s + CLAIM_PAUSE_S
 
     def _is_touched(self, node: str, since_s: float, until_s: float) -> bool:
-        """Whether a node changed, or somebody came to it while the intent stood."""
+        """Whether a node changed, or somebody came to it while the nomination stood."""
         is_taken = any(since_s <= at_s <= until_s for at_s in self._bound_s.get(node, ()))
         return is_taken or self._node_s.get(node, -math.inf) >= since_s
 
@@ -224,7 +226,7 @@ Amounts = Counter[str]
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """Somebody was bound on what an intent had freed, if it stood then. ``owed``: to these pods, on this node."""
+    """Somebody was bound on what a nomination had freed, if it stood then. ``owed``: to these pods, on this node."""
 
     when: Moment
     by: Standing
@@ -256,7 +258,7 @@ class KeptRoom:
             owed = self._owed(each, pod.node, when)
             short = [name for name, amount in self._uses(pod).items() if amount and free[name] < owed[name]]
             if short:
-                who = ", ".join(sorted(map(self.record.key, each.intent.holders)))
+                who = ", ".join(sorted(map(self.record.key, each.nomination.holders)))
                 text = f"pod {pod.key} was bound on {pod.node} on {short[0]} that were freed for {who}"
                 self._open.append(_Taken(when, each, pod.node, frozenset(self._waiting(each, pod.node, when)), text))
             free.subtract(owed)
@@ -274,16 +276,16 @@ class KeptRoom:
             return True  # nobody can say any more where it was on its way to
         if not pod.node or not self.record.waited(uid, one.when):
             return False
-        planned = {group for place in one.by.intent.places if place.uid == uid for group, _ in place.nano}
+        planned = {group for place in one.by.nomination.places if place.uid == uid for group, _ in place.nano}
         return pod.node != one.node or (bool(planned) and planned.isdisjoint(grant.group for grant in pod.grants))
 
     def _kept_from(self, pod: PodFacts) -> list[Standing]:
-        """Intents of its pool that keep something there from this pod: all but its own, and younger ones."""
+        """Nominations of its pool that keep something there from this pod: all but its own, and younger ones."""
         pool = self.limits.pool_of(pod)
-        mine = (each for each in self.record.standing if each.intent.pool == pool)
-        there = [each for each in mine if any(place.node == pod.node for place in each.intent.places)]
-        own = next((each for each in there if pod.uid in each.intent.holders), None)
-        is_placed = own is not None and any((p.uid, p.node) == (pod.uid, pod.node) for p in own.intent.places)
+        mine = (each for each in self.record.standing if each.nomination.pool == pool)
+        there = [each for each in mine if any(place.node == pod.node for place in each.nomination.places)]
+        own = next((each for each in there if pod.uid in each.nomination.holders), None)
+        is_placed = own is not None and any((p.uid, p.node) == (pod.uid, pod.node) for p in own.nomination.places)
         return [each for each in there if each is not own and not (own and is_placed and each.age > own.age)]
 
     # --- amounts -----------------------------------------------------------------------------------------------------
@@ -304,14 +306,14 @@ class KeptRoom:
         return uses
 
     def _owed(self, each: Standing, node: str, when: Moment) -> Amounts:
-        """What those who left for an intent have left of its places on a node, whose holders still wait."""
-        intent = each.intent
-        if not all(self._is_there(uid) for uid in intent.holders):
+        """What those who left for a nomination have left of its places on a node, whose holders still wait."""
+        nomination = each.nomination
+        if not all(self._is_there(uid) for uid in nomination.holders):
             return Counter()
         groups = {group for pod in self._pods(node) if pod.is_reservation for group in pod.groups}
         wanted: Amounts = Counter()
         waiting, opened = self._waiting(each, node, when), set[str]()
-        for place in intent.places:
+        for place in nomination.places:
             pod = self.record.pods.get(place.uid)
             if place.node == node and pod is not None and place.uid in waiting:
                 wanted.update(_whole(pod))
@@ -321,7 +323,7 @@ class KeptRoom:
         # A pod that vanished by force is in the book of its device until its machine was heard of.
         books = ledgers.count_node(self._pods(node)).groups
         held = {uid for nano in books.values() for uid in nano}
-        victims = {v.uid: None for v in intent.victims if v.node == node}
+        victims = {v.uid: None for v in nomination.victims if v.node == node}
         left = [uid for uid in victims if self.record.was_gone(uid, when) and uid not in held]
         freed = _freed([self.record.pods[uid] for uid in left if uid in self.record.pods], groups)
         return (wanted - self._still(victims.keys(), books)) & freed
@@ -342,9 +344,9 @@ class KeptRoom:
         booked = {uid for nano in ledgers.count_node(self._pods(node)).groups.values() for uid in nano}
         return [
             place.uid
-            for place in each.intent.places
+            for place in each.nomination.places
             if place.node == node
-            and self._is_of(place.uid, each.intent.pool)
+            and self._is_of(place.uid, each.nomination.pool)
             and self.record.waited(place.uid, when)
             and not self.record.is_handed_over(place.uid)
             and place.uid not in booked
@@ -381,7 +383,7 @@ def _whole(pod: PodFacts) -> Amounts:
     return Counter({_GPUS: ledgers.whole_gpus(pod), _CPU: cpu, _MEMORY: memory})
 
 
-class Intents:
+class Nominations:
     """Judges S7 and S13 of evictions for others, S14, and L6.
 
     ``pods``: all that were ever seen, ``live``: those that are there; ``on_node``: node -> UIDs of its pods; ``find``:
@@ -422,7 +424,7 @@ class Intents:
             for text in self._record.take(raw, pool, at_s, is_gone=is_gone):
                 self._findings.add("S13", at_s, text)
             self._in_vain.recorded(at_s)
-            listed = [each.intent for each in self._record.standing if each.intent.pool == pool]
+            listed = [each.nomination for each in self._record.standing if each.nomination.pool == pool]
             self._taking.record(pool, listed, at_s, late_s=self._late_s(at_s))
 
     def request(self, raw: Json, at_s: float, *, is_gone: bool) -> None:
@@ -469,5 +471,5 @@ class Intents:
         self._in_vain.judge(at_s, is_end=is_end)
 
     def judge_rest(self, at_s: float) -> None:
-        """L6: at rest every intent has come to its end."""
+        """L6: at rest every nomination has come to its end."""
         self._for_others.judge_rest(at_s)

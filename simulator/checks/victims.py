@@ -2,13 +2,13 @@
 
 What it keeps of one namespace counts only against what it gives up of that one.
 
-By own count of what the API server shows: intents on record for which pods of other namespaces were evicted, and
+By own count of what the API server shows: nominations on record for which pods of other namespaces were evicted, and
 whether their holders were there ten minutes later. The scheduler may count a holder a moment later than it went, so a
 wait is judged as that much shorter.
 
-S7 of the intents on record: who may be taken for whom, by own count of pods, PodGroups and Queues.
+S7 of the nominations on record: who may be taken for whom, by own count of pods, PodGroups and Queues.
 
-Judged when an intent comes to be on record:
+Judged when a nomination comes to be on record:
 
 - a gang keeps its minimum, or goes whole: its core is never taken in part;
 - preemption takes from pods of lower priority in the queue of the holder, reclaim from other queues;
@@ -34,7 +34,7 @@ from typing import Final
 from simulator.checks.facts import Json, PodFacts
 from simulator.checks.gangs import Gangs, Key
 from simulator.checks.limits import Limits
-from simulator.checks.nominations import ON_ITS_WAY_S, Intent, Standing
+from simulator.checks.nominations import ON_ITS_WAY_S, Nomination, Standing
 from simulator.checks.queues import NOTHING, PER, Amounts, QueueTree
 from simulator.checks.violations import Findings
 from wire import names
@@ -66,13 +66,13 @@ class _Member:
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """An intent, judged at a time. What changed since ``since_s`` nobody may know. ``going``: UIDs of victims."""
+    """A nomination, judged at a time. What changed since ``since_s`` nobody may know. ``going``: UIDs of victims."""
 
-    intent: Intent
+    nomination: Nomination
     going: set[str]
     at_s: float
     since_s: float
-    #: UIDs of victims of older intents.
+    #: UIDs of victims of older nominations.
     gone: set[str]
 
 
@@ -87,7 +87,7 @@ class _Doubt:
 
 @dataclass(slots=True, eq=False)
 class Taking:
-    """Judges intents. ``pods``: every pod that was ever seen, its last version."""
+    """Judges nominations. ``pods``: every pod that was ever seen, its last version."""
 
     findings: Findings
     limits: Limits
@@ -98,7 +98,7 @@ class Taking:
     #: When what a PodGroup says changed last.
     _changed_s: dict[Key, float] = field(default_factory=dict)
     _specs: dict[Key, Json] = field(default_factory=dict)
-    #: Intents (by pool and id) and victims that were judged.
+    #: Nominations (by pool and id) and victims that were judged.
     _judged: dict[Key, set[str]] = field(default_factory=dict)
     _doubts: deque[_Doubt] = field(default_factory=deque)
 
@@ -130,19 +130,19 @@ class Taking:
             self._specs[key], self._changed_s[key] = spec, at_s
 
     # --- what is judged ----------------------------------------------------------------------------------------------
-    def record(self, pool: str, listed: Sequence[Intent], at_s: float, *, late_s: float) -> None:
-        """Judge a pool's intents as they stand now, once each. ``late_s``: for so long nobody may know."""
-        going = {victim.uid for intent in listed for victim in intent.victims}
+    def record(self, pool: str, listed: Sequence[Nomination], at_s: float, *, late_s: float) -> None:
+        """Judge a pool's nominations as they stand now, once each. ``late_s``: for so long nobody may know."""
+        going = {victim.uid for nomination in listed for victim in nomination.victims}
         gone = set[str]()
-        for intent in listed:
-            fresh = {victim.uid for victim in intent.victims} - self._judged.get(intent.key, set())
+        for nomination in listed:
+            fresh = {victim.uid for victim in nomination.victims} - self._judged.get(nomination.key, set())
             victims = [self._members[uid] for uid in sorted(fresh) if uid in self._members]
             if victims:
-                for text in self._wrong(_Case(intent, going, at_s, at_s - late_s, set(gone)), victims):
-                    self.findings.add("S7", at_s, f"intent {intent.id}: {text}")
-            gone |= {victim.uid for victim in intent.victims}
+                for text in self._wrong(_Case(nomination, going, at_s, at_s - late_s, set(gone)), victims):
+                    self.findings.add("S7", at_s, f"nomination {nomination.id}: {text}")
+            gone |= {victim.uid for victim in nomination.victims}
         others = {key: victims for key, victims in self._judged.items() if key[0] != pool}
-        self._judged = others | {intent.key: {victim.uid for victim in intent.victims} for intent in listed}
+        self._judged = others | {nomination.key: {victim.uid for victim in nomination.victims} for nomination in listed}
 
     def judge(self, now_s: float, *, is_end: bool = False) -> None:
         """Judge what may have had a reason that was still on its way."""
@@ -153,8 +153,8 @@ class Taking:
                 self.findings.add("S7", one.at_s, one.text)
 
     def _wrong(self, case: _Case, victims: list[_Member]) -> Iterator[str]:
-        holders = [self.pods[uid] for uid in sorted(case.intent.holders) if uid in self.pods]
-        is_known = bool(holders) and len(holders) == len(case.intent.holders)
+        holders = [self.pods[uid] for uid in sorted(case.nomination.holders) if uid in self.pods]
+        is_known = bool(holders) and len(holders) == len(case.nomination.holders)
         yield from self._wrong_pool(case, [*holders, *(each.pod for each in victims)])
         groups: dict[Key | str, list[_Member]] = {}
         for victim in victims:
@@ -172,7 +172,7 @@ class Taking:
                 yield from self._wrong_taker(case, holders, taken)
             if is_known and not is_whole:
                 yield from self._wrong_age(case, holders[0], taken)
-        if is_known and case.intent.action == _RECLAIM:
+        if is_known and case.nomination.action == _RECLAIM:
             self._doubt_quotas(case, holders[0], list(groups.values()))
 
     def _is_clear(self, group: Key, since_s: float) -> bool:
@@ -200,7 +200,7 @@ class Taking:
 
     def _wrong_pool(self, case: _Case, pods: Iterable[PodFacts]) -> Iterator[str]:
         """Whether a pod is another scheduler's, whom it is made room for or who goes."""
-        pool = case.intent.pool
+        pool = case.nomination.pool
         for pod in pods:
             other = self.limits.counted_pool(pod.uid)
             if other not in {None, pool} and not self.limits.was_moved(pod.uid, case.since_s):
@@ -208,11 +208,11 @@ class Taking:
 
     def _wrong_taker(self, case: _Case, holders: list[PodFacts], taken: list[_Member]) -> Iterator[str]:
         """Whether they are of the right queue, and less urgent."""
-        action = case.intent.action
+        action = case.nomination.action
         if action not in {_PREEMPT, _RECLAIM} or self._were_moved(case, holders[0], taken):
             return
         has_queues = all(
-            tree.specs for tree in self.limits.trees(case.since_s, case.intent.pool)
+            tree.specs for tree in self.limits.trees(case.since_s, case.nomination.pool)
         )  # else all are in one
         queue, most = self.limits.queue_of(holders[0]), max(map(_priority, holders))
         for each in taken:
@@ -226,8 +226,8 @@ class Taking:
         """Whether a core goes before it has run for as long as its queue says."""
         if self._were_moved(case, holder, taken):
             return
-        trees = self.limits.trees(case.since_s, case.intent.pool)
-        least_s = min(self._least_s(tree, case.intent.action, holder, taken[0].pod) for tree in trees)
+        trees = self.limits.trees(case.since_s, case.nomination.pool)
+        least_s = min(self._least_s(tree, case.nomination.action, holder, taken[0].pod) for tree in trees)
         run_s = case.at_s - self._started_s(case, taken)
         if run_s + _ROUNDED_S < least_s:
             yield f"{_named(taken)} go after {run_s:.3f} s, and run for {least_s:g} s at least"
@@ -236,19 +236,20 @@ class Taking:
         """Note queues that were within their quotas when the last of these groups was taken, in any order."""
         if any(self._were_moved(case, holder, taken) for taken in groups):
             return
-        trees = self.limits.trees(case.since_s, case.intent.pool)
+        trees = self.limits.trees(case.since_s, case.nomination.pool)
         for name in {_giving(trees[0], self.limits, holder, taken[0].pod) for taken in groups} - {""}:
             queues = frozenset(trees[0].below(name))
             taken = [each for each in groups if self.limits.queue_of(each[0].pod) in queues]
             kept = [each.use for each in self._members.values() if self._is_kept(each, queues, case)]
             if all(_is_within_quota(tree, name, kept, taken) for tree in trees):
-                text = f"intent {case.intent.id}: {', '.join(map(_named, taken))} go, and {name} is within its quota"
+                who = ", ".join(map(_named, taken))
+                text = f"nomination {case.nomination.id}: {who} go, and {name} is within its quota"
                 self._doubts.append(_Doubt(case.at_s, queues, text))
 
     def _is_kept(self, member: _Member, queues: frozenset[str], case: _Case) -> bool:
         """Whether a pod counts in these queues, as far as anybody may think so."""
         is_there = member.left_s is None or member.left_s >= case.since_s
-        is_here = self.limits.pool_of(member.pod) == case.intent.pool and self.limits.queue_of(member.pod) in queues
+        is_here = self.limits.pool_of(member.pod) == case.nomination.pool and self.limits.queue_of(member.pod) in queues
         return is_there and is_here and member.pod.uid not in case.gone
 
     def _were_moved(self, case: _Case, holder: PodFacts, taken: list[_Member]) -> bool:
@@ -345,7 +346,7 @@ class Takers:
     pods: Mapping[str, PodFacts]
     live: Mapping[str, PodFacts]
     late_s: Callable[[float], float]
-    #: By node pool and namespace, and then by intent.
+    #: By node pool and namespace, and then by nomination.
     _of: dict[tuple[str, str], dict[tuple[str, str], _Take]] = field(default_factory=dict)
     #: Pods (UID) that were evicted for other namespaces.
     _evicted: set[str] = field(default_factory=set)
@@ -353,21 +354,23 @@ class Takers:
     _holding: dict[str, list[_Take]] = field(default_factory=dict)
 
     def evicted(self, standing: Standing) -> None:
-        """Take an eviction that was carried out for an intent: the first one is a take."""
-        intent, at_s = standing.intent, standing.since.at_s
-        holder = self.pods.get(intent.places[0].uid) if intent.places else None
+        """Take an eviction that was carried out for a nomination: the first one is a take."""
+        nomination, at_s = standing.nomination, standing.since.at_s
+        holder = self.pods.get(nomination.places[0].uid) if nomination.places else None
         own = f"{holder.namespace}/" if holder is not None else "/"
-        self._evicted.update(victim.uid for victim in intent.victims if not victim.key.startswith(own))
-        if holder is None or all(victim.key.startswith(own) for victim in intent.victims):
+        self._evicted.update(victim.uid for victim in nomination.victims if not victim.key.startswith(own))
+        if holder is None or all(victim.key.startswith(own) for victim in nomination.victims):
             return
-        takes = self._of.setdefault((intent.pool, holder.namespace), {})
-        if intent.key in takes or any(not each.holders.isdisjoint(intent.holders) for each in takes.values()):
+        takes = self._of.setdefault((nomination.pool, holder.namespace), {})
+        if nomination.key in takes or any(not each.holders.isdisjoint(nomination.holders) for each in takes.values()):
             return
         self._judge(holder.namespace, takes, at_s)
-        others = Counter(victim.key.partition("/")[0] for victim in intent.victims if not victim.key.startswith(own))
+        others = Counter(
+            victim.key.partition("/")[0] for victim in nomination.victims if not victim.key.startswith(own)
+        )
         parts = {namespace: Fraction(count, others.total()) for namespace, count in others.items()}
-        take = takes[intent.key] = _Take(intent.holders, at_s, parts)
-        for uid in intent.holders:
+        take = takes[nomination.key] = _Take(nomination.holders, at_s, parts)
+        for uid in nomination.holders:
             if uid in self.live and not self.live[uid].has_ended:
                 self._holding.setdefault(uid, []).append(take)
             elif uid not in self._evicted:

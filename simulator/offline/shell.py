@@ -45,7 +45,7 @@ from scheduler.core.model.plan import (
     Prepare,
     Retire,
 )
-from scheduler.core.model.preemption import Budget, Evicted, Intent, Victim
+from scheduler.core.model.preemption import Budget, Evicted, Nomination, Victim
 from scheduler.core.model.records import NodeRecord, PodRecord
 from scheduler.core.model.stale import Stale
 from simulator.offline import claims
@@ -239,8 +239,8 @@ class Shell:
             self.cluster.remove_bind_request(namespace, name)
         for departed in commits.departed():
             commits.forget_departed(departed.pod_uid)
-        for intent in commits.intents.all():
-            self._evict(intent.victims)
+        for nomination in commits.nominations.all():
+            self._evict(nomination.victims)
         self._note()
 
     # --- plans ---------------------------------------------------------------------------------------------------
@@ -261,10 +261,10 @@ class Shell:
             case Prepare(placements=placements):
                 for placement in placements:
                     self._prepare(placement)
-            case MakeRoom(intent=intent):
-                self._make_room(intent)
-            case GiveUp(intent_id=intent_id):
-                self.cluster.commits.intents.drop(intent_id)
+            case MakeRoom(nomination=nomination):
+                self._make_room(nomination)
+            case GiveUp(nomination_id=nomination_id):
+                self.cluster.commits.nominations.drop(nomination_id)
             case Retire(reservation_uid=uid):
                 self._books.close(uid)
             case Evict():
@@ -316,9 +316,9 @@ class Shell:
         self.cluster.take_pod(msgspec.structs.replace(seen, record=record))
         self._evictions.started(record)
 
-    def _make_room(self, intent: Intent) -> None:
-        self.cluster.commits.intents.put(intent)
-        self._evict(intent.victims)
+    def _make_room(self, nomination: Nomination) -> None:
+        self.cluster.commits.nominations.put(nomination)
+        self._evict(nomination.victims)
 
     def _release(self, entry: Evict) -> bool:
         """Evict what is left of a gang, unless it is at its end, or a budget forbids it: then nothing of it goes."""

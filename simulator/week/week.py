@@ -23,7 +23,7 @@ import msgspec
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Attempt, Bind, Explain, Gang, GiveUp, Hold, Join, MakeRoom, Placement, Plan
-from scheduler.core.model.preemption import Ended, Intent, RoomFacts, RoomSettings
+from scheduler.core.model.preemption import Ended, Nomination, RoomFacts, RoomSettings
 from scheduler.core.model.records import NodeRecord, PodRecord, SeenPod
 from scheduler.core.model.settings import Settings
 from scheduler.core.preemption.nomination_record import Record, evictions
@@ -73,10 +73,10 @@ class Shell:
         #: When pods of each owner were evicted for others.
         self._evicted: dict[str, tuple[int, ...]] = {}
         self._facts = RoomFacts(settings=cluster.settings.room)
-        #: Victims of intents that stand, by id.
+        #: Victims of nominations that stand, by id.
         self._victims: dict[str, set[str]] = {}
-        self.intents = 0
-        #: Intents that ended, by why; and pods that were evicted for one that ended without a start.
+        self.nominations = 0
+        #: Nominations that ended, by why; and pods that were evicted for one that ended without a start.
         self.ended: dict[str, int] = {}
         self.in_vain = 0
 
@@ -124,10 +124,10 @@ class Shell:
                 case Gang(placements=placements):
                     for placement in placements:
                         self._bind(placement)
-                case MakeRoom(intent=intent):
-                    self._make_room(intent)
-                case GiveUp(intent_id=intent_id, because=because):
-                    self._give_up(intent_id, because)
+                case MakeRoom(nomination=nomination):
+                    self._make_room(nomination)
+                case GiveUp(nomination_id=nomination_id, because=because):
+                    self._give_up(nomination_id, because)
                 case _:
                     continue
             done = True
@@ -156,11 +156,11 @@ class Shell:
             self.cluster.note_room_facts(self._facts)
         self._evicted = {owner: times for owner, times in self._evicted.items() if owner in found}
 
-    def _make_room(self, intent: Intent) -> None:
-        self.cluster.commits.intents.put(intent)
-        asked = self._victims.setdefault(intent.id, set())
-        self.intents += not asked
-        fresh = [victim for victim in intent.victims if victim.pod_uid not in asked]
+    def _make_room(self, nomination: Nomination) -> None:
+        self.cluster.commits.nominations.put(nomination)
+        asked = self._victims.setdefault(nomination.id, set())
+        self.nominations += not asked
+        fresh = [victim for victim in nomination.victims if victim.pod_uid not in asked]
         now_s = jobs.wall_s(self.now_s)
         for owner in dict.fromkeys(victim.owner for victim in fresh):
             self._evicted[owner] = (*self._evicted.get(owner, ()), now_s)
@@ -169,12 +169,12 @@ class Shell:
             if (state := self._of_pod.get(victim.pod_uid)) is not None:
                 self._stop(state)
 
-    def _give_up(self, intent_id: str, because: Ended) -> None:
-        asked = self._victims.pop(intent_id, set())
+    def _give_up(self, nomination_id: str, because: Ended) -> None:
+        asked = self._victims.pop(nomination_id, set())
         self.ended[because.value] = self.ended.get(because.value, 0) + 1
         if because is not Ended.BOUND:
             self.in_vain += len(asked)
-        self.cluster.commits.intents.drop(intent_id)
+        self.cluster.commits.nominations.drop(nomination_id)
 
     def _stop(self, state: _State) -> None:
         """Have all pods of a job terminate."""
@@ -238,7 +238,7 @@ _AT_ONCE: Final = 20
 class Week(msgspec.Struct, frozen=True, kw_only=True):
     """What came of it. ``evicted_in_vain``: pods that went for others that did not start in their place.
 
-    ``capacity_milli``: of all GPUs. ``intents``: decisions to make room, and ``ended`` why they were over.
+    ``capacity_milli``: of all GPUs. ``nominations``: decisions to make room, and ``ended`` why they were over.
     ``differences``: where the ledger differs from a recount at the end.
     """
 
@@ -247,7 +247,7 @@ class Week(msgspec.Struct, frozen=True, kw_only=True):
     days: int
     jobs: int
     capacity_milli: int
-    intents: int
+    nominations: int
     ended: dict[str, int]
     evicted_in_vain: int
     queues: tuple[OfGroup, ...]
@@ -276,7 +276,7 @@ def simulated(
         days=days,
         jobs=sum(job.at_s >= 0 for job in jobs),
         capacity_milli=run.capacity_milli,
-        intents=shell.intents,
+        nominations=shell.nominations,
         ended=dict(sorted(shell.ended.items())),
         evicted_in_vain=shell.in_vain,
         queues=tally.groups("queue", [queue.name for queue in workload.queues]),

@@ -677,7 +677,7 @@ THREATS: Final = (
     ),
     Threat(
         "B1",
-        "thousands of intents or of evictions within an hour, to fill the record of evictions",
+        "thousands of nominations or of evictions within an hour, to fill the record of evictions",
         "bytes are divided between the namespaces that room is made for",
         Layer.BOUND,
         [
@@ -695,7 +695,7 @@ THREATS: Final = (
     Threat(
         "B4",
         "each eviction rewrites the whole record (840 KiB)",
-        "it rewrites the evictions of its 520 s, and the intents that stand",
+        "it rewrites the evictions of its 520 s, and the nominations that stand",
         Layer.BOUND,
         ["tests/scheduler/core/preemption/test_adding: changes_its_piece_alone"],
     ),

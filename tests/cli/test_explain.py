@@ -15,7 +15,7 @@ from cli.completion import suggested
 from cli.main import main
 from kube.client.errors import Forbidden
 from kube.client.resources import CONFIG_MAPS, QUEUES
-from scheduler.core.model.preemption import Action, Intent, Place, Victim
+from scheduler.core.model.preemption import Action, Nomination, Place, Victim
 from scheduler.core.model.settings import Settings
 from scheduler.core.preemption.nomination_record import Record, written
 from scheduler.settings import SchedulerSettings
@@ -184,8 +184,8 @@ async def create_record(world: World) -> None:
     runs, waits = (stage.find(world, name)["metadata"]["uid"] for name in ("runs", "waits"))
     victim = Victim(pod_uid=runs, namespace=stage.TEAM, name="runs", node="node-0", owner=runs)
     places, team = (Place(waits, "node-0"),), stage.TEAM
-    intent = Intent(id=f"{waits}-0", action=Action.RECLAIM, namespace=team, places=places, victims=(victim,))
-    record = {"metadata": {"name": names.ROOM}, "data": {"room": written(Record((intent,)))}}
+    nomination = Nomination(id=f"{waits}-0", action=Action.RECLAIM, namespace=team, places=places, victims=(victim,))
+    record = {"metadata": {"name": names.ROOM}, "data": {"room": written(Record((nomination,)))}}
     await world.api.create(CONFIG_MAPS, record, namespace=names.SYSTEM_NAMESPACE)
 
 

@@ -88,9 +88,9 @@ async def test_an_urgent_pod_runs_in_the_place_of_another_one(set_scene: SetScen
         assert await eventually(told, "the event", within_s=PATIENCE_S) == [said]
 
         async def is_over() -> bool | None:
-            return not (await record(scene)).intents or None
+            return not (await record(scene)).nominations or None
 
-        await eventually(is_over, "the intent to leave the record", within_s=PATIENCE_S)
+        await eventually(is_over, "the nomination to leave the record", within_s=PATIENCE_S)
         assert any(taken.evicted for piece in (await hour(scene)).pieces for taken in piece.of.values())
 
 

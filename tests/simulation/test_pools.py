@@ -1,7 +1,7 @@
 """Two schedulers of two node pools in a hostile crowd: nodes, pods, gangs and queues change pools in the midst.
 
 S1 to S17 are looked at after every event, as in all hostile runs: S5 by the nodes of each pool, S6 by its queues, S14
-by the intents of its scheduler.
+by the nominations of its scheduler.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ _RARELY_REACHING = (37, 36, 16, 45, 86)
 _ORDER = tuple(dict.fromkeys((*_RARELY_REACHING, *range(1, _MOST + 1))))
 #: What so few seeds need not reach: the rest of a gang that stays broken for its whole grace time, room that does not
 #: come about at once. A soak tells of it.
-_RARE = {"evicted by the scheduler", "intent revised"}
+_RARE = {"evicted by the scheduler", "nomination revised"}
 #: Of the runs in which teams take from each other, this many are judged: the first ones.
 _CONTENDED = 12 if IS_WHOLE else 6
 #: Seeds that were other runs in other processes once, by the order of tasks, of marked pods and nodes, or of members.
@@ -80,7 +80,7 @@ def test_where_teams_take_from_each_other_room_is_made_and_holders_come_to_run()
     contended = [seed for seed in _ORDER[:_LEAST] if _contended(scenario_of(seed))]
     made = [_ran(seed).room for seed in contended[:_CONTENDED]]
     assert len(made) == _CONTENDED
-    assert sum(each.intents for each in made) >= 10
+    assert sum(each.nominations for each in made) >= 10
     assert sum(each.served for each in made) >= 8
     assert sum(each.evictions for each in made) >= 12
 

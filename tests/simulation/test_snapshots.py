@@ -55,7 +55,7 @@ class Stored:
     def __init__(self, without: str = "") -> None:
         self.without = without
         self.objects: dict[str, dict[str, Any]] = defaultdict(dict)
-        self._intents: str | None = None
+        self._nominations: str | None = None
         self._evictions: dict[str, str] = {}
 
     def show(self, world: World) -> None:
@@ -66,7 +66,7 @@ class Stored:
             found = msgspec.json.decode(raw)
             name = found["metadata"]["name"]
             if name == names.ROOM:
-                self._intents = None if is_gone else found["data"][nomination_record.KEY]
+                self._nominations = None if is_gone else found["data"][nomination_record.KEY]
             elif name in piece_names(None):
                 self._evictions[name] = "" if is_gone else found["data"][eviction_history.KEY]
         if kind.plural not in PLURALS:
@@ -79,11 +79,11 @@ class Stored:
 
     def record(self, wall_s: int) -> Record | None:
         """The record of evictions; None if there is none."""
-        if self._intents is None:
+        if self._nominations is None:
             return None
         hour, _ = Hour.of([self._evictions.get(name, "") for name in piece_names(None)])
         return Record(
-            nomination_record.read(self._intents).record.intents, hour.evicted(wall_s), waits_of(hour, wall_s)
+            nomination_record.read(self._nominations).record.nominations, hour.evicted(wall_s), waits_of(hour, wall_s)
         )
 
     def all(self, plural: str) -> list[Any]:
@@ -133,7 +133,7 @@ class Compared(Cluster):
             "pool": self.settings.pool is not None,
             "attempts": any(commits._attempts.of(uid) != NONE_YET for uid in self._pods.records),
             "departed": bool(commits.departed()),
-            "intents": commits.intents.all() != record.intents,
+            "nominations": commits.nominations.all() != record.nominations,
             "waits": facts.takers_wait != record.waits,
             "refused": bool(facts.refused or facts.asked),
             "doubts": bool(self.joining or self._doubts or self.doubts()),
@@ -219,7 +219,7 @@ def codes(answer: Answer) -> list[tuple[str, str]]:
 
 
 def by_uid(entries: Sequence[Entry], cluster: Cluster) -> list[object]:
-    """The plan without names: placements, and intents by holders and victims."""
+    """The plan without names: placements, and nominations by holders and victims."""
     return [*_by_uid(entries, {name: node.uid for name, node in cluster._nodes.items()})]
 
 
@@ -228,8 +228,8 @@ def _by_uid(entries: Sequence[Entry], uid_of: dict[str, str]) -> Iterator[object
         yield placed.pod_uid, uid_of[placed.node], placed.devices
     for entry in entries:
         if isinstance(entry, MakeRoom):
-            holders = [(place.pod_uid, uid_of[place.node], place.devices) for place in entry.intent.places]
-            yield entry.intent.id, holders, [victim.pod_uid for victim in entry.intent.victims]
+            holders = [(place.pod_uid, uid_of[place.node], place.devices) for place in entry.nomination.places]
+            yield entry.nomination.id, holders, [victim.pod_uid for victim in entry.nomination.victims]
 
 
 def compared(seed: int, counts: Counter[str], *, without: str = "") -> list[str]:

@@ -31,9 +31,9 @@ from ui.explain.views import (
     EditView,
     GroupView,
     HelpView,
-    IntentView,
     KeptView,
     NodeExplanation,
+    NominationView,
     ReasonView,
     RoomView,
     VictimView,
@@ -93,7 +93,7 @@ def group_view(
         queues=explained.queue,
         room=_room(explained),
         below_minimum=_below(explained.below),
-        evictions=tuple(_intent(each, explained) for each in explained.standing),
+        evictions=tuple(_nomination(each, explained) for each in explained.standing),
     )
     return with_helps(view, explained.helps, tried=explained.trying.tries)
 
@@ -199,18 +199,18 @@ def _room(explained: Explained) -> RoomView | None:
             return None
 
 
-def _intent(standing: Standing, explained: Explained) -> IntentView:
-    intent, snapshot = standing.intent, explained.trying.snapshot
-    places = [pod for place in intent.places if (pod := snapshot.pod(place.pod_uid)) is not None]
-    name = intent.pod_group or (places[0].name if places else "a pod that is gone")
-    taker = f"{intent.namespace}/{name}"
+def _nomination(standing: Standing, explained: Explained) -> NominationView:
+    nomination, snapshot = standing.nomination, explained.trying.snapshot
+    places = [pod for place in nomination.places if (pod := snapshot.pod(place.pod_uid)) is not None]
+    name = nomination.pod_group or (places[0].name if places else "a pod that is gone")
+    taker = f"{nomination.namespace}/{name}"
     whose = "for it" if standing.is_holder else f"for {taker}"
     message = (
-        f"Evicted {whose} ({intent.action.value}: {_RULES[intent.action.value]}), "
-        f"{standing.gone} of {len(intent.victims)} are gone"
+        f"Evicted {whose} ({nomination.action.value}: {_RULES[nomination.action.value]}), "
+        f"{standing.gone} of {len(nomination.victims)} are gone"
     )
-    return IntentView(
-        rule=intent.action.value,
+    return NominationView(
+        rule=nomination.action.value,
         message=message,
         is_for_this=standing.is_holder,
         for_group=taker,
@@ -218,7 +218,7 @@ def _intent(standing: Standing, explained: Explained) -> IntentView:
             VictimView(
                 namespace=each.namespace, name=each.name, node=each.node, is_gone=snapshot.pod(each.pod_uid) is None
             )
-            for each in intent.victims
+            for each in nomination.victims
         ),
     )
 

@@ -48,7 +48,7 @@ class VictimView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="ca
     is_gone: bool = False
 
 
-class IntentView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
+class NominationView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
     """A decision to evict pods for others, as the scheduler recorded it. ``rule``: reclaim, preempt or consolidation.
 
     ``is_for_this``: the group is who it is for; else pods of it are evicted.
@@ -130,7 +130,7 @@ class GroupView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="cam
     room: RoomView | None = None
     #: How it stands if it runs below its minimum.
     below_minimum: BelowView | None = None
-    evictions: tuple[IntentView, ...] = ()
+    evictions: tuple[NominationView, ...] = ()
     #: Changes that let it start.
     helps: tuple[HelpView, ...] = ()
     #: When it starts at the latest, if all ends are known: "" if not.
@@ -173,19 +173,19 @@ def _without_names(edit: Edit) -> Edit:
 def without_others(view: GroupView) -> GroupView:
     """Return the view with others' pods counted, not named."""
     room = None if view.room is None else _room(view.room, view.namespace)
-    return msgspec.structs.replace(view, room=room, evictions=tuple(_intent(each, view) for each in view.evictions))
+    return msgspec.structs.replace(view, room=room, evictions=tuple(_nomination(each, view) for each in view.evictions))
 
 
 def _room(room: RoomView, namespace: str) -> RoomView:
     return msgspec.structs.replace(room, victims=_own(room.victims, namespace))
 
 
-def _intent(intent: IntentView, view: GroupView) -> IntentView:
-    victims = _own(intent.victims, view.namespace)
-    if intent.for_group.partition("/")[0] == view.namespace:
-        return msgspec.structs.replace(intent, victims=victims)
-    message = intent.message.replace(intent.for_group, _ANOTHER)
-    return msgspec.structs.replace(intent, victims=victims, for_group=_ANOTHER, message=message)
+def _nomination(nomination: NominationView, view: GroupView) -> NominationView:
+    victims = _own(nomination.victims, view.namespace)
+    if nomination.for_group.partition("/")[0] == view.namespace:
+        return msgspec.structs.replace(nomination, victims=victims)
+    message = nomination.message.replace(nomination.for_group, _ANOTHER)
+    return msgspec.structs.replace(nomination, victims=victims, for_group=_ANOTHER, message=message)
 
 
 def _own(victims: Iterable[VictimView], namespace: str) -> tuple[VictimView, ...]:

@@ -224,13 +224,13 @@ class Counting:
         )
 
     def _put_room(self, room: EvictionsRead) -> Iterator[str]:
-        """Let intents stand, and count evictions; name those that contradict others."""
+        """Let nominations stand, and count evictions; name those that contradict others."""
         self._cluster.note_room_facts(
             RoomFacts(version=1, evicted=evictions(room.record, now_s=room.wall_s), takers_wait=room.record.waits)
         )
-        for intent in room.record.intents:
+        for nomination in room.record.nominations:
             try:
-                self._cluster.commits.intents.put(intent)
+                self._cluster.commits.nominations.put(nomination)
             except ValueError as error:
                 yield str(error)
 

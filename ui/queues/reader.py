@@ -153,7 +153,7 @@ async def evictions(api: Api, queues: Iterable[Queue], wall_s: int, unread: list
             )
             unread += [f"configmap {name}: {problem}" for problem in reading.unread]
             unread += [f"configmap {problem}" for problem in more]
-            record = nomination_record.Record(reading.record.intents, hour.evicted(wall_s), waits_of(hour, wall_s))
+            record = nomination_record.Record(reading.record.nominations, hour.evicted(wall_s), waits_of(hour, wall_s))
             found[pool] = EvictionsRead(record, wall_s)
     return found
 

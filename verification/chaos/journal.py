@@ -235,7 +235,7 @@ def judge(
 def _judge_rest(checker: Checker, at_s: float) -> None:
     checker.judge_waiting(at_s)
     checker.judge_forgotten((), at_s)
-    checker.intents.judge_rest(at_s)
+    checker.nominations.judge_rest(at_s)
     checker.findings.judged.add("L2")
 
 

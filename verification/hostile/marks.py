@@ -26,18 +26,21 @@ from wire import names
 _NAMED: Final = f'"name":"{nominations.NAME}"'.encode()
 #: States that a run comes to if its room has this many of a field (verification/hostile/marks.py).
 OF_ROOM: Final[Mapping[str, str]] = {
-    "room made": "intents",
+    "room made": "nominations",
     "evicted for another pod": "evictions",
-    "holders of an intent bound": "served",
-    "intent revised": "revised",
+    "holders of a nomination bound": "served",
+    "nomination revised": "revised",
     "eviction for another pod refused": "refused",
 }
 
 
 class RoomMade(msgspec.Struct, frozen=True):
-    """Of one run. ``served``: intents of which all holders were bound; ``revised``: those that were written again."""
+    """Of one run.
 
-    intents: int = 0
+    ``served``: nominations of which all holders were bound; ``revised``: those that were written again.
+    """
+
+    nominations: int = 0
     served: int = 0
     revised: int = 0
     evictions: int = 0
@@ -53,11 +56,11 @@ class RoomMade(msgspec.Struct, frozen=True):
 class RoomCount:
     """Counts in one run."""
 
-    _known: dict[str, nominations.Intent] = field(default_factory=dict)
-    _standing: dict[str, nominations.Intent] = field(default_factory=dict)
+    _known: dict[str, nominations.Nomination] = field(default_factory=dict)
+    _standing: dict[str, nominations.Nomination] = field(default_factory=dict)
     _bound: set[str] = field(default_factory=set)
     _revised: set[str] = field(default_factory=set)
-    _over: list[nominations.Intent] = field(default_factory=list)
+    _over: list[nominations.Nomination] = field(default_factory=list)
     _evictions: int = 0
     _refused: int = 0
 
@@ -85,19 +88,19 @@ class RoomCount:
             if pod["spec"].get("nodeName"):
                 self._bound.add(pod["metadata"]["uid"])
         elif kind.plural == "configmaps" and _NAMED in raw:
-            self._take([] if is_gone else nominations.intents(msgspec.json.decode(raw)))
+            self._take([] if is_gone else nominations.nominations(msgspec.json.decode(raw)))
 
-    def _take(self, listed: list[nominations.Intent]) -> None:
-        now = {intent.id: intent for intent in listed}
-        self._over += (intent for id_, intent in self._standing.items() if id_ not in now)
-        self._revised |= {id_ for id_, intent in now.items() if self._known.get(id_, intent) != intent}
+    def _take(self, listed: list[nominations.Nomination]) -> None:
+        now = {nomination.id: nomination for nomination in listed}
+        self._over += (nomination for id_, nomination in self._standing.items() if id_ not in now)
+        self._revised |= {id_ for id_, nomination in now.items() if self._known.get(id_, nomination) != nomination}
         self._known.update(now)
         self._standing = now
 
     @property
     def made(self) -> RoomMade:
         """What it came to."""
-        served = sum(intent.holders <= self._bound for intent in (*self._over, *self._standing.values()))
+        served = sum(nomination.holders <= self._bound for nomination in (*self._over, *self._standing.values()))
         return RoomMade(len(self._known), served, len(self._revised), self._evictions, self._refused)
 
 

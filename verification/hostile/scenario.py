@@ -65,7 +65,7 @@ _LEAVE_CACHES: Final = (components, machines, nodes, reservations)
 #: Parts of the runs in which room is made, and in which teams take from each other on a full cluster.
 _MAKES_ROOM: Final = 0.8
 _CONTENDED: Final = 0.65
-#: Part of the latter in which a fault befalls evictions or the record of intents at least.
+#: Part of the latter in which a fault befalls evictions or the record of nominations at least.
 _ROOM_IS_STRUCK: Final = 0.6
 #: Part of the runs in which shares that fit nowhere ask an autoscaler for nodes.
 _AUTOSCALING: Final = 0.35

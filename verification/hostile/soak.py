@@ -123,7 +123,7 @@ class Tally:
         self.marks.update(mark for mark in judged.marks if mark in MARKS)
         self.with_claims.update(mark for mark in judged.marks if mark in WITH_CLAIMS)
         self.room.update(msgspec.structs.asdict(judged.room))
-        self.room["runs"] += judged.room.intents > 0
+        self.room["runs"] += judged.room.nominations > 0
         if judged.failure is not None:
             self.failures.append(judged.failure)
 
@@ -145,9 +145,9 @@ class Tally:
         """How much room was made for pods: runs without it test nothing of that."""
         room = self.room
         if room["runs"]:
-            intents = f"{room['intents']:,} intents, {room['served']:,} served, {room['revised']:,} revised"
+            nominations = f"{room['nominations']:,} nominations, {room['served']:,} served, {room['revised']:,} revised"
             evictions = f"{room['evictions']:,} evictions, {room['refused']:,} refused"
-            yield f"room made in {room['runs']:,} runs: {intents}; {evictions}"
+            yield f"room made in {room['runs']:,} runs: {nominations}; {evictions}"
 
     def _told_marks(self) -> Iterator[str]:
         """Which states of the protocol were reached in the fewest runs, and which never: they were not tested."""

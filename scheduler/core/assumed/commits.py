@@ -15,7 +15,7 @@ from gpu.reservation import Reservation
 from scheduler.core.assumed.attempts import NONE_YET, UNWRITTEN, AttemptTable, Flight, Flights, State
 from scheduler.core.assumed.backoff import Setback
 from scheduler.core.assumed.bind_requests import HandOvers
-from scheduler.core.assumed.nominations import Intents
+from scheduler.core.assumed.nominations import Nominations
 from scheduler.core.assumed.planned_members import Promises
 from scheduler.core.assumed.slow_nodes import Probation
 from scheduler.core.model.devices import ClaimChoice
@@ -53,11 +53,11 @@ class Commits:
         #: Nodes that owe an answer.
         self.probation = Probation(changed)
         #: Who is to go for whom, and what is kept for holders.
-        self.intents = Intents(pods.records, is_spoken_for=self.is_spoken_for, changed=changed, touched=touched)
+        self.nominations = Nominations(pods.records, is_spoken_for=self.is_spoken_for, changed=changed, touched=touched)
 
     def _touched(self, uid: str) -> None:
-        """A pod is under way now, or is not any more: an intent keeps its place only while it waits."""
-        self.intents.pod_changed(uid)
+        """A pod is under way now, or is not any more: a nomination keeps its place only while it waits."""
+        self.nominations.pod_changed(uid)
         self._told(uid)
 
     # --- our own -------------------------------------------------------------------------------------------------
@@ -242,7 +242,7 @@ class Commits:
             self._end(uid)
         self.hand_overs.pod_changed(uid)
         self.promises.pod_changed(uid)
-        self.intents.pod_changed(uid)
+        self.nominations.pod_changed(uid)
 
     def _end(self, uid: str) -> None:
         """There will be no other attempt; what departed may still come."""
@@ -268,7 +268,7 @@ class Commits:
         self.probation.forget_reservation(uid)
         self.hand_overs.pod_changed(uid)
         self.promises.pod_changed(uid)
-        self.intents.forget_pod(uid)
+        self.nominations.forget_pod(uid)
 
     # --- who waits for a node that is late -----------------------------------------------------------------------
     def stuck(self) -> list[Placement]:
@@ -303,7 +303,7 @@ class Commits:
     @property
     def are_settled(self) -> bool:
         """Whether all that is charged can be seen on pods and reservations: nothing is under way, planned or kept."""
-        are_open = self.promises.are_open() or bool(self.intents.all())
+        are_open = self.promises.are_open() or bool(self.nominations.all())
         return not (self._attempts.own() or self.hand_overs.departed() or are_open)
 
     def charges_at(self, node: str) -> tuple[Charge, ...]:
@@ -316,7 +316,7 @@ class Commits:
 
     def charges_of(self, uid: str) -> tuple[Charge, ...]:
         """Where this pod is on its way to, or has a place kept."""
-        return (*self.under_way(uid), *self.intents.charges_of(uid))
+        return (*self.under_way(uid), *self.nominations.charges_of(uid))
 
     def under_way(self, uid: str) -> tuple[Charge, ...]:
         """Where this pod is on its way to."""

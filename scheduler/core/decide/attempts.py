@@ -337,7 +337,7 @@ class Attempts:
     #: What it has cost to keep room, by namespace, and classes for which there was none.
     keeping: Counter[str] = field(default_factory=Counter)
     roomless_on_paper: set[PodClass] = field(default_factory=set)
-    #: Pods (UIDs) and gangs that have had their turn already, as holders of intents (nominations.py).
+    #: Pods (UIDs) and gangs that have had their turn already, as holders of nominations (nominations.py).
     settled: set[str] = field(default_factory=set)
     settled_gangs: set[Key] = field(default_factory=set)
     #: Classes that fit nowhere: whether a supposed node would be brought for them (single_pods.py).

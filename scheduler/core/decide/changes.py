@@ -164,7 +164,7 @@ class Draft:
             return None
         group = self.pod_groups.get((pod.namespace, pod.pod_group)) if pod.pod_group else None
         charges = () if pod.node else self.commits.charges_of(uid)
-        is_victim = uid in self.commits.intents.victims
+        is_victim = uid in self.commits.nominations.victims
         return self.queues.row(pod, group, charges, self._node(pod.node), is_victim=is_victim)
 
     def _node(self, name: str) -> NodeRecord | None:

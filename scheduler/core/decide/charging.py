@@ -15,7 +15,7 @@ import msgspec
 from scheduler.core.decide.attempts import Attempts, asked_use
 from scheduler.core.decide.preemption_trial import OnPaper
 from scheduler.core.model.plan import Entry, MakeRoom, Placement
-from scheduler.core.model.preemption import Action, Found, Intent, Moved, Moves, Place, Unit, Victim
+from scheduler.core.model.preemption import Action, Found, Moved, Moves, Nomination, Place, Unit, Victim
 from scheduler.core.model.quota import NOTHING, Resources
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.verdict import Code, Verdict
@@ -54,7 +54,10 @@ class Left:
 
 @dataclass(slots=True)
 class Charging:
-    """One decision's. ``entries`` takes intents; ``taken``: UIDs of all victims, those of standing intents included."""
+    """One decision's.
+
+    ``entries`` takes nominations; ``taken``: UIDs of all victims, those of standing nominations included.
+    """
 
     attempts: Attempts
     entries: list[Entry]
@@ -70,11 +73,14 @@ class Charging:
             self.attempts.accounts.release(Use(queue, amounts, fixed), is_leaving=True)
         self.attempts.placer.statement.evict(*pods)
 
-    def take(self, need: Need, found: Found, *, standing: Intent | None = None, still: Sequence[Victim] = ()) -> bool:
-        """Charge what was found, and begin the intent; False if that is not possible after all.
+    def take(
+        self, need: Need, found: Found, *, standing: Nomination | None = None, still: Sequence[Victim] = ()
+    ) -> bool:
+        """Charge what was found, and begin the nomination; False if that is not possible after all.
 
-        ``standing``: the intent that is revised, and ``still``: victims of it that may be on their way out; those stay
-        its victims where a place is. Nobody has to go for a need that fits without: there is no intent for it then.
+        ``standing``: the nomination that is revised, and ``still``: victims of it that may be on their way out; those
+        stay its victims where a place is. Nobody has to go for a need that fits without: there is no nomination for it
+        then.
         """
         attempts, statement = self.attempts, self.attempts.placer.statement
         mark = statement.checkpoint(), attempts.accounts.checkpoint()
@@ -87,17 +93,17 @@ class Charging:
         if victims or standing is not None:
             nodes = {place.node for place in places}
             left = (victim for victim in still if victim.node in nodes)
-            intent = self._intent(need, found.action, places, standing)
+            nomination = self._nomination(need, found.action, places, standing)
             self._begin(
                 need,
                 msgspec.structs.replace(
-                    intent, victims=(*left, *(self._victim(pod, found.past_budgets) for pod in victims))
+                    nomination, victims=(*left, *(self._victim(pod, found.past_budgets) for pod in victims))
                 ),
             )
         return True
 
     def take_each(self, need: Need, found: Found) -> int:
-        """The same for each of several equal needs that have places, one intent each; return how many come about.
+        """The same for each of several equal needs that have places, one nomination each; return how many come about.
 
         The victims of one are those who have to go from its nodes once those of the needs before it are gone.
         """
@@ -128,13 +134,13 @@ class Charging:
                 return False
             places.append(put)
         if victims:
-            intent = self._intent(need, found.action, tuple(places), None)
+            nomination = self._nomination(need, found.action, tuple(places), None)
             asked = tuple(self._victim(pod, found.past_budgets) for pod in victims)
-            self._begin(need, msgspec.structs.replace(intent, victims=asked))
+            self._begin(need, msgspec.structs.replace(nomination, victims=asked))
         return True
 
     def take_moves(self, need: Need, moves: Moves) -> bool:
-        """Charge a need and the successors of all that are moved for it, and begin the intent; False as in ``take``."""
+        """Charge a need and the successors of what is moved for it; begin the nomination. False as in ``take``."""
         attempts, statement = self.attempts, self.attempts.placer.statement
         mark = statement.checkpoint(), attempts.accounts.checkpoint()
         victims = self._victims(moves)
@@ -144,8 +150,8 @@ class Charging:
             statement.rollback(mark[0])
             attempts.accounts.rollback(mark[1])
             return False
-        intent = self._intent(need, Action.MOVE, places, None)
-        self._begin(need, msgspec.structs.replace(intent, victims=tuple(map(self._victim, victims)), moved=moved))
+        nomination = self._nomination(need, Action.MOVE, places, None)
+        self._begin(need, msgspec.structs.replace(nomination, victims=tuple(map(self._victim, victims)), moved=moved))
         return True
 
     def _moved(self, moves: Moves, victims: Sequence[PodRecord]) -> tuple[Moved, ...] | None:
@@ -171,7 +177,7 @@ class Charging:
         return tuple(found)
 
     def _victims(self, found: Found | Moves) -> list[PodRecord] | None:
-        """Those who have to go; None if one of them can't, as another intent takes it or it is gone."""
+        """Those who have to go; None if one of them can't, as another nomination takes it or it is gone."""
         pods = [self.attempts.snapshot.pod(uid) for unit in found.units for uid in unit.pods]
         there = [pod for pod in pods if pod is not None and pod.node and pod.uid not in self.taken]
         return there if len(there) == len(pods) else None
@@ -226,10 +232,12 @@ class Charging:
         emptied = (dev.group for dev in devices if dev.reservation is not None and dev.reservation.uid in retired)
         return Place(pod.uid, node, emptied=tuple(emptied))
 
-    def _intent(self, need: Need, action: Action, places: tuple[Place, ...], standing: Intent | None) -> Intent:
+    def _nomination(
+        self, need: Need, action: Action, places: tuple[Place, ...], standing: Nomination | None
+    ) -> Nomination:
         first, group = places[0].pod_uid, need.group
-        number = self.attempts.snapshot.commits.intents.next_number(first) if standing is None else standing.number
-        return Intent(
+        number = self.attempts.snapshot.commits.nominations.next_number(first) if standing is None else standing.number
+        return Nomination(
             id=f"{first}-{number}" if standing is None else standing.id,
             action=action,
             namespace=need.pods[0].namespace,
@@ -239,14 +247,14 @@ class Charging:
             victims=(),
         )
 
-    def _begin(self, need: Need, intent: Intent) -> None:
-        self.taken.update(victim.pod_uid for victim in intent.victims)
-        self.entries.append(MakeRoom(intent))
-        nodes, group = {place.node for place in intent.places}, need.group
+    def _begin(self, need: Need, nomination: Nomination) -> None:
+        self.taken.update(victim.pod_uid for victim in nomination.victims)
+        self.entries.append(MakeRoom(nomination))
+        nodes, group = {place.node for place in nomination.places}, need.group
         where = next(iter(nodes)) if len(nodes) == 1 else ""
-        verdict = Verdict(code=Code.WAITS_FOR_ROOM, required=len(intent.victims), detail=where)
+        verdict = Verdict(code=Code.WAITS_FOR_ROOM, required=len(nomination.victims), detail=where)
         key = (group.namespace, group.name) if group is not None else None
-        self.attempts.notes.say([place.pod_uid for place in intent.places], verdict, key)
+        self.attempts.notes.say([place.pod_uid for place in nomination.places], verdict, key)
 
     def _victim(self, pod: PodRecord, past_budgets: Set[str] = frozenset()) -> Victim:
         group = self.attempts.snapshot.pod_group(pod.namespace, pod.pod_group) if pod.pod_group else None

@@ -195,7 +195,7 @@ class _Deciding:
     def _serve_holders(self) -> None:
         """Holders whose places are free come before all others: what is kept is kept for them."""
         snapshot = self.snapshot
-        if snapshot.settings.makes_room and snapshot.commits.intents:
+        if snapshot.settings.makes_room and snapshot.commits.nominations:
             keeping = Returning(self.attempts, self.entries).serve()
             self.holders = Holders(self.attempts, self.entries, keeping=keeping)
             self.holders.serve()

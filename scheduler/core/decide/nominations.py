@@ -22,7 +22,7 @@ from scheduler.core.decide.gang_start import Start
 from scheduler.core.decide.snapshot import obstacle
 from scheduler.core.filters.registry import OK
 from scheduler.core.model.plan import Entry, Gang, GiveUp, MakeRoom, Placement, placements
-from scheduler.core.model.preemption import Ended, Intent, Moved, Place
+from scheduler.core.model.preemption import Ended, Moved, Nomination, Place
 from scheduler.core.model.records import PodGroupRecord, PodRecord
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.nodes.table import GPUS
@@ -32,9 +32,9 @@ from scheduler.core.queues.accounts import HeldBack
 from scheduler.core.snapshot.node_count import Supposed
 from scheduler.core.snapshot.node_mask import NodeMask, only
 
-#: These are no reason to end an intent if others can be found (preemption.py).
+#: These are no reason to end a nomination if others can be found (preemption.py).
 _REVISED: Final = frozenset({Ended.PLACE_GONE, Ended.PLACE_TAKEN})
-#: What keeps a holder for a while only: its intent stands meanwhile.
+#: What keeps a holder for a while only: its nomination stands meanwhile.
 _FOR_A_WHILE: Final = frozenset({Code.BACKING_OFF, Code.NOT_READ, Code.OWNER_NOT_SEEN})
 
 
@@ -44,46 +44,46 @@ class Holders:
 
     attempts: Attempts
     entries: list[Entry]
-    #: Intents (ids) that don't come about as they are, and why.
+    #: Nominations (ids) that don't come about as they are, and why.
     failing: dict[str, Ended] = field(default_factory=dict)
-    #: Intents (ids) that keep places for successors of pods that were moved (nominations.py).
+    #: Nominations (ids) that keep places for successors of pods that were moved (nominations.py).
     keeping: Set[str] = frozenset()
-    #: Intents that are neither over nor served, with what their holders say.
-    _waiting: list[tuple[Intent, Verdict]] = field(default_factory=list)
+    #: Nominations that are neither over nor served, with what their holders say.
+    _waiting: list[tuple[Nomination, Verdict]] = field(default_factory=list)
     #: Ids of all that were looked at, and of those that need no look before something changes
     #: (scheduling_queue/queue.py).
     _looked: dict[str, None] = field(default_factory=dict)
     _resting: set[str] = field(default_factory=set)
-    #: Nodes on which an intent that is over still charges something, for a moment.
+    #: Nodes on which a nomination that is over still charges something, for a moment.
     _ending_on: set[str] = field(default_factory=set)
 
     def serve(self) -> None:
-        """Place holders whose places are free, and end the intents that are over."""
-        intents, awake = self.attempts.snapshot.commits.intents, self.attempts.snapshot.backlog.resting.awake
-        for intent in intents.all() if awake is None else intents.in_order(awake):
-            self._looked[intent.id] = None
-            self._serve(intent)
+        """Place holders whose places are free, and end the nominations that are over."""
+        nominations, awake = self.attempts.snapshot.commits.nominations, self.attempts.snapshot.backlog.resting.awake
+        for nomination in nominations.all() if awake is None else nominations.in_order(awake):
+            self._looked[nomination.id] = None
+            self._serve(nomination)
 
-    def _serve(self, intent: Intent) -> None:
-        standing = Standing(intent, self.attempts)
+    def _serve(self, nomination: Nomination) -> None:
+        standing = Standing(nomination, self.attempts)
         because = standing.ended()
-        if self.attempts.snapshot.commits.intents.is_ending(intent.id):
+        if self.attempts.snapshot.commits.nominations.is_ending(nomination.id):
             self._serve_last(standing, because)
             return
         if because is None and standing.is_to_be_tried:
             because = self._try(standing)
-        if because is Ended.BOUND and intent.id in self.keeping:
+        if because is Ended.BOUND and nomination.id in self.keeping:
             return
         if because in _REVISED:
-            self.failing[intent.id] = because
-            self._waiting.append((intent, standing.verdict()))
+            self.failing[nomination.id] = because
+            self._waiting.append((nomination, standing.verdict()))
         elif because is not None:
             self._give_up(standing, because)
 
     def _give_up(self, standing: Standing, because: Ended) -> None:
         """Its charge stays: it is others' when its end is on record, which is not before the next decision."""
         self._note_ending(standing)
-        self.entries.append(GiveUp(standing.intent.id, because))
+        self.entries.append(GiveUp(standing.nomination.id, because))
 
     def _serve_last(self, standing: Standing, because: Ended | None) -> None:
         """One that is over: its holders may still have their places, and else their usual turn; no more is decided."""
@@ -106,70 +106,72 @@ class Holders:
             if is_all_gone and not standing.is_in_a_book() and not is_kept:
                 return Ended.PLACE_TAKEN
             if not is_all_gone and standing.may_rest:
-                self._resting.add(standing.intent.id)
-            self._waiting.append((standing.intent, standing.verdict()))
+                self._resting.add(standing.nomination.id)
+            self._waiting.append((standing.nomination, standing.verdict()))
             return None
         if found.waiting:
             self.entries.extend(found.retired)
-            self._waiting.append((standing.intent, Verdict(code=Code.WAITING_FOR_DEVICE, detail=found.waits_on)))
+            self._waiting.append((standing.nomination, Verdict(code=Code.WAITING_FOR_DEVICE, detail=found.waits_on)))
             return None
         self.entries.extend(standing.settle(found))
         return None
 
     def conclude(self) -> None:
-        """After all turns: who was placed elsewhere gives up its intent, all others say for whom they wait."""
-        intents = self.attempts.snapshot.commits.intents
-        verdicts = {intent.id: verdict for intent, verdict in self._waiting}
+        """After all turns: who was placed elsewhere gives up its nomination, all others say for whom they wait."""
+        nominations = self.attempts.snapshot.commits.nominations
+        verdicts = {nomination.id: verdict for nomination, verdict in self._waiting}
         placed = {placement.pod_uid for placement in placements(self.entries)}
         gangs = {entry.pod_group for entry in self.entries if isinstance(entry, Gang)}
-        found = {intents.holders[uid].id for uid in placed if uid in intents.holders}
-        found |= {each for key in gangs for each in intents.ids_of_gang(*key)}
+        found = {nominations.holders[uid].id for uid in placed if uid in nominations.holders}
+        found |= {each for key in gangs for each in nominations.ids_of_gang(*key)}
         at_rest = (each for each in found if each not in self._looked)
-        for intent in intents.in_order({*verdicts, *at_rest}):
-            if intent.id in found:
-                self._give_way(intent, placed)
+        for nomination in nominations.in_order({*verdicts, *at_rest}):
+            if nomination.id in found:
+                self._give_way(nomination, placed)
             else:
-                key = (intent.namespace, intent.pod_group) if intent.pod_group else None
-                uids = [place.pod_uid for place in intent.places]
-                self.attempts.notes.say(uids, verdicts[intent.id], key, lasts=True)
-        self.attempts.notes.intents_looked(each for each in self._looked if each not in self._resting)
+                key = (nomination.namespace, nomination.pod_group) if nomination.pod_group else None
+                uids = [place.pod_uid for place in nomination.places]
+                self.attempts.notes.say(uids, verdicts[nomination.id], key, lasts=True)
+        self.attempts.notes.nominations_looked(each for each in self._looked if each not in self._resting)
 
-    def _give_way(self, intent: Intent, placed: Set[str]) -> None:
+    def _give_way(self, nomination: Nomination, placed: Set[str]) -> None:
         """Its holders were placed elsewhere, all or some of them."""
-        waits, places = self.attempts.snapshot.commits.intents.waits, intent.places
+        waits, places = self.attempts.snapshot.commits.nominations.waits, nomination.places
         if all(place.pod_uid in placed for place in places if waits(place.pod_uid)):
-            self.attempts.placer.statement.lift(intent.id, {place.node for place in places})
-        self.entries.append(GiveUp(intent.id, Ended.BETTER_PLACE))
+            self.attempts.placer.statement.lift(nomination.id, {place.node for place in places})
+        self.entries.append(GiveUp(nomination.id, Ended.BETTER_PLACE))
 
 
 @dataclass(slots=True)
 class Standing:
-    """One intent in a decision. ``waiting``: its holders that wait, judged, with their places.
+    """One nomination in a decision. ``waiting``: its holders that wait, judged, with their places.
 
     ``is_held_back``: whether a place was free, and a queue took no more.
     """
 
-    intent: Intent
+    nomination: Nomination
     attempts: Attempts
     waiting: list[tuple[Place, PodRecord]] = field(init=False)
     is_held_back: bool = False
 
     def __post_init__(self) -> None:
-        snapshot, intents = self.attempts.snapshot, self.attempts.snapshot.commits.intents
-        known = [(place, snapshot.pod(place.pod_uid)) for place in self.intent.places if intents.waits(place.pod_uid)]
+        snapshot, nominations = self.attempts.snapshot, self.attempts.snapshot.commits.nominations
+        known = [
+            (place, snapshot.pod(place.pod_uid)) for place in self.nomination.places if nominations.waits(place.pod_uid)
+        ]
         now_ns = self.attempts.now_ns
         self.waiting = [(place, snapshot.judged(pod, now_ns)) for place, pod in known if pod is not None]
 
     @property
     def group(self) -> PodGroupRecord | None:
         """The PodGroup of its holders."""
-        return self.attempts.snapshot.pod_group(self.intent.namespace, self.intent.pod_group)
+        return self.attempts.snapshot.pod_group(self.nomination.namespace, self.nomination.pod_group)
 
     # --- whether it is over --------------------------------------------------------------------------------------
     def ended(self) -> Ended | None:
         """Why it is over on all nodes; None if it is not."""
         snapshot = self.attempts.snapshot
-        holders = [snapshot.pod(place.pod_uid) for place in self.intent.places]
+        holders = [snapshot.pod(place.pod_uid) for place in self.nomination.places]
         if not self.waiting and any(pod is not None and not pod.node for pod in holders if not _is_going(pod)):
             return None  # they are on their way
         if not self.waiting:
@@ -180,7 +182,7 @@ class Standing:
             return Ended.HOLDER_KEPT
         if self._has_failed_claim():
             return Ended.CLAIMS_FAILED
-        return self._gang_ended() if self.intent.pod_group else self._place_ended()
+        return self._gang_ended() if self.nomination.pod_group else self._place_ended()
 
     def _is_kept(self, pod: PodRecord) -> bool:
         verdict = obstacle(self.attempts.snapshot, pod, self.attempts.now_ns)[0]
@@ -206,7 +208,7 @@ class Standing:
         return self._place_ended() if are_in_domains(group.tree, bounds, places) else Ended.PLACE_GONE
 
     def _place_ended(self) -> Ended | None:
-        if any(pod.pod_group != self.intent.pod_group for _, pod in self.waiting):
+        if any(pod.pod_group != self.nomination.pod_group for _, pod in self.waiting):
             return Ended.ASKS_DIFFERENTLY
         return None if all(self._takes(place.node, pod) for place, pod in self.waiting) else Ended.PLACE_GONE
 
@@ -223,14 +225,14 @@ class Standing:
         reserved_on = self.attempts.snapshot.pods.reserved_on
         return any(
             place.pod_uid in held.book.entries
-            for place in self.intent.places
+            for place in self.nomination.places
             for held in reserved_on(place.node)
             if held.book is not None
         )
 
     def is_all_gone(self) -> bool:
         """Whether nothing is left to wait for: no victim, nor anything of one, and nobody else that is terminating."""
-        snapshot, victims = self.attempts.snapshot, {victim.pod_uid for victim in self.intent.victims}
+        snapshot, victims = self.attempts.snapshot, {victim.pod_uid for victim in self.nomination.victims}
         if any(uid in snapshot.pods.records for uid in victims):
             return False
         emptied = {group for place, _ in self.waiting for group in place.emptied}
@@ -238,7 +240,7 @@ class Standing:
             node = self.attempts.placer.statement.nodes[self.attempts.placer.statement.position_of[name]]
             if any(pod.deleting for pod in snapshot.pods.bound_to(name)):
                 return False
-            groups = snapshot.used(node, Supposed(lifted={self.intent.id})).groups.values()
+            groups = snapshot.used(node, Supposed(lifted={self.nomination.id})).groups.values()
             if any(
                 not victims.isdisjoint(group.charges) or (group.id in emptied and group.devices and group.charges)
                 for group in groups
@@ -249,7 +251,7 @@ class Standing:
     @property
     def may_rest(self) -> bool:
         """Whether nothing can help it, nor end it, that is not heard of by its pods, its gang and its nodes."""
-        if self.is_held_back or self.intent.moved:
+        if self.is_held_back or self.nomination.moved:
             return False
         snapshot, now_ns = self.attempts.snapshot, self.attempts.now_ns
         return all(
@@ -262,7 +264,7 @@ class Standing:
     def is_to_be_tried(self) -> bool:
         """Whether its holders may be placed now: nothing keeps them for a while, and they are not starting already."""
         snapshot, now_ns = self.attempts.snapshot, self.attempts.now_ns
-        group = self.group if self.intent.pod_group else None
+        group = self.group if self.nomination.pod_group else None
         if group is not None and not (state := snapshot.quorum(group)).is_met and state.is_starting:
             return False
         if group is not None and isinstance(self.attempts.bounds_of(group), Verdict):
@@ -272,7 +274,7 @@ class Standing:
     def placed(self, *, before_younger: bool = False) -> Start | None:
         """Place all holders where it keeps room for them, or where a device has to come back for it; else None.
 
-        ``before_younger``: what younger intents keep there is theirs as well. Only a start without waiting is left
+        ``before_younger``: what younger nominations keep there is theirs as well. Only a start without waiting is left
         charged.
         """
         attempts, places = self.attempts, self._in_order()
@@ -293,8 +295,8 @@ class Standing:
             attempts.rollback(mark)
             return start
         for node in lifted if before_younger else ():
-            for intent in self._younger_at(node):
-                attempts.placer.statement.lift(intent.id, [node], is_off=False)
+            for nomination in self._younger_at(node):
+                attempts.placer.statement.lift(nomination.id, [node], is_off=False)
         start.is_whole = True
         return start
 
@@ -303,7 +305,7 @@ class Standing:
         if len(self.waiting) == 1:
             return self.waiting
         records = self.attempts.snapshot.pods.records
-        there = {victim.node for victim in self.intent.victims if victim.pod_uid in records}
+        there = {victim.node for victim in self.nomination.victims if victim.pod_uid in records}
         return sorted(self.waiting, key=lambda each: each[0].node not in there)
 
     def _may_fit(self, name: str) -> bool:
@@ -317,7 +319,7 @@ class Standing:
         emptied = {group for place, _ in self.waiting if place.node == name for group in place.emptied}
         if emptied and any(device.group in emptied for device in statement.table.devices[position]):
             return True
-        there = (records.get(victim.pod_uid) for victim in self.intent.victims if victim.node == name)
+        there = (records.get(victim.pod_uid) for victim in self.nomination.victims if victim.node == name)
         held = sum(pod.cls.demand.gpus for pod in there if pod is not None)
         needed = sum(pod.cls.demand.gpus for place, pod in self.waiting if place.node == name)
         return int(statement.table.free[GPUS, position]) >= min(held, needed)
@@ -340,14 +342,14 @@ class Standing:
 
     def _lift_at(self, node: str, *, before_younger: bool) -> None:
         statement = self.attempts.placer.statement
-        statement.lift(self.intent.id, [node])
-        for intent in self._younger_at(node) if before_younger else ():
-            statement.lift(intent.id, [node])
+        statement.lift(self.nomination.id, [node])
+        for nomination in self._younger_at(node) if before_younger else ():
+            statement.lift(nomination.id, [node])
 
-    def _younger_at(self, node: str) -> list[Intent]:
+    def _younger_at(self, node: str) -> list[Nomination]:
         """Those after it that keep a place for a holder there."""
-        younger = self.attempts.snapshot.commits.intents.younger_at(node, self.intent)
-        return [intent for intent in younger if any(place.node == node for place in intent.places)]
+        younger = self.attempts.snapshot.commits.nominations.younger_at(node, self.nomination)
+        return [nomination for nomination in younger if any(place.node == node for place in nomination.places)]
 
     def _release(self) -> None:
         """Take off what its places count for in queues: a pod that gets one is charged for it."""
@@ -358,12 +360,12 @@ class Standing:
     def lift(self) -> None:
         """It is over: take its charges off for the rest of the decision."""
         self._release()
-        self.attempts.placer.statement.lift(self.intent.id, {place.node for place in self.intent.places})
+        self.attempts.placer.statement.lift(self.nomination.id, {place.node for place in self.nomination.places})
 
     def settle(self, start: Start) -> list[Entry]:
         """Entries of holders that got their places, who have no other turn in this decision."""
-        attempts, group = self.attempts, self.group if self.intent.pod_group else None
-        attempts.allowance.spend(self.intent.namespace, COST_OF_PLACING * len(start.placed))
+        attempts, group = self.attempts, self.group if self.nomination.pod_group else None
+        attempts.allowance.spend(self.nomination.namespace, COST_OF_PLACING * len(start.placed))
         if group is None or attempts.snapshot.quorum(group).is_met:
             attempts.settled.update(pod.uid for pod, _ in start.placed)
             return [attempts.placer.entry_alone(pod, placement) for pod, placement in start.placed]
@@ -372,12 +374,12 @@ class Standing:
 
     def verdict(self) -> Verdict:
         """What its holders say: how many of its victims are gone."""
-        records, nodes = self.attempts.snapshot.pods.records, {place.node for place in self.intent.places}
-        gone = sum(victim.pod_uid not in records for victim in self.intent.victims)
+        records, nodes = self.attempts.snapshot.pods.records, {place.node for place in self.nomination.places}
+        gone = sum(victim.pod_uid not in records for victim in self.nomination.victims)
         return Verdict(
             code=Code.WAITS_FOR_ROOM,
             present=gone,
-            required=len(self.intent.victims),
+            required=len(self.nomination.victims),
             detail=next(iter(nodes)) if len(nodes) == 1 else "",
         )
 
@@ -395,7 +397,7 @@ _Pair = tuple[Moved, PodRecord]
 
 @dataclass(slots=True)
 class Returning:
-    """One decision's. ``entries`` takes what is placed, and intents that keep fewer places."""
+    """One decision's. ``entries`` takes what is placed, and nominations that keep fewer places."""
 
     attempts: Attempts
     entries: list[Entry]
@@ -404,21 +406,28 @@ class Returning:
     _served: set[str] = field(default_factory=set)
 
     def serve(self) -> set[str]:
-        """Place successors; return intents (ids) that still keep places for others."""
+        """Place successors; return nominations (ids) that still keep places for others."""
         snapshot = self.attempts.snapshot
-        intents = snapshot.commits.intents
-        moving = [each for each in intents.moving if not intents.is_ending(each.id)]
+        nominations = snapshot.commits.nominations
+        moving = [each for each in nominations.moving if not nominations.is_ending(each.id)]
         if not moving and not snapshot.backlog.returning:
             return set()
-        gone = {each.pod_uid for intent in moving for each in intent.moved if each.pod_uid not in snapshot.pods.records}
+        gone = {
+            each.pod_uid
+            for nomination in moving
+            for each in nomination.moved
+            if each.pod_uid not in snapshot.pods.records
+        }
         before = snapshot.backlog.returning
         self._since = {uid: before.get(uid, self.attempts.now_ns) for uid in sorted(gone)}
         if self._since != before:
             self.attempts.notes.returning(self._since)
-        waiting = self._waiting({each.owner for intent in moving for each in intent.moved if each.pod_uid in gone})
-        for intent in moving:
-            self._place(intent, waiting)
-        return {intent.id for intent in moving if self._left(intent)}
+        waiting = self._waiting(
+            {each.owner for nomination in moving for each in nomination.moved if each.pod_uid in gone}
+        )
+        for nomination in moving:
+            self._place(nomination, waiting)
+        return {nomination.id for nomination in moving if self._left(nomination)}
 
     def _waiting(self, owners: set[str]) -> dict[str, list[PodRecord]]:
         """Pods of these owners that wait for nothing but a place, the oldest first."""
@@ -433,16 +442,21 @@ class Returning:
 
     def _may_be_placed(self, pod: PodRecord, group: PodGroupRecord | None) -> bool:
         snapshot = self.attempts.snapshot
-        if pod.deleting or pod.gated or snapshot.is_spoken_for(pod.uid) or pod.uid in snapshot.commits.intents.holders:
+        if (
+            pod.deleting
+            or pod.gated
+            or snapshot.is_spoken_for(pod.uid)
+            or pod.uid in snapshot.commits.nominations.holders
+        ):
             return False
         if pod.pod_group and (group is None or group.blocker is not None):
             return False
         return obstacle(snapshot, pod, self.attempts.now_ns)[0] is None
 
     # --- placing -------------------------------------------------------------------------------------------------
-    def _place(self, intent: Intent, waiting: dict[str, list[PodRecord]]) -> None:
+    def _place(self, nomination: Nomination, waiting: dict[str, list[PodRecord]]) -> None:
         gangs: dict[str, list[_Pair]] = {}
-        for moved in intent.moved:
+        for moved in nomination.moved:
             pod = self._successor(moved, waiting.get(moved.owner, []))
             if pod is None:
                 continue
@@ -450,14 +464,14 @@ class Returning:
             if group is not None and not self.attempts.snapshot.quorum(group).is_met:
                 gangs.setdefault(moved.owner, []).append((moved, pod))
             else:
-                self._start(intent, [(moved, pod)], None)
+                self._start(nomination, [(moved, pod)], None)
         for pairs in gangs.values():
             group = self._group(pairs[0][1])
             state = None if group is None else self.attempts.snapshot.quorum(group)
             if state is not None and not state.is_starting and state.is_reachable([pod for _, pod in pairs]):
-                self._start(intent, pairs, group)
-        if (left := self._left(intent)) != intent.moved:
-            self.entries.append(MakeRoom(msgspec.structs.replace(intent, moved=left)))
+                self._start(nomination, pairs, group)
+        if (left := self._left(nomination)) != nomination.moved:
+            self.entries.append(MakeRoom(msgspec.structs.replace(nomination, moved=left)))
 
     def _successor(self, moved: Moved, waiting: list[PodRecord]) -> PodRecord | None:
         """Take the first that asks what the place is for."""
@@ -472,18 +486,18 @@ class Returning:
     def _group(self, pod: PodRecord) -> PodGroupRecord | None:
         return self.attempts.snapshot.pod_group(pod.namespace, pod.pod_group) if pod.pod_group else None
 
-    def _start(self, intent: Intent, pairs: Sequence[_Pair], group: PodGroupRecord | None) -> None:
+    def _start(self, nomination: Nomination, pairs: Sequence[_Pair], group: PodGroupRecord | None) -> None:
         """Place these where places are kept for them, all or none. ``group``: of a gang that starts by that."""
         attempts, start = self.attempts, Start(is_whole=True)
         mark = attempts.checkpoint()
         for moved, pod in pairs:
-            attempts.placer.statement.lift(f"{intent.id}/{moved.pod_uid}", [moved.node])
+            attempts.placer.statement.lift(f"{nomination.id}/{moved.pod_uid}", [moved.node])
             placed = attempts.place_on_paper(pod, only([moved.node], attempts.placer.statement.position_of))
             if not isinstance(placed, Placement):
                 attempts.rollback(mark)
                 return
             start.placed.append((pod, placed))
-        attempts.allowance.spend(intent.namespace, COST_OF_PLACING * len(pairs))
+        attempts.allowance.spend(nomination.namespace, COST_OF_PLACING * len(pairs))
         self._served.update(moved.pod_uid for moved, _ in pairs)
         if group is None:
             self.entries += [attempts.placer.entry_alone(pod, placed) for pod, placed in start.placed]
@@ -493,10 +507,12 @@ class Returning:
         attempts.settled.update(pod.uid for _, pod in pairs)
 
     # --- what is kept on -----------------------------------------------------------------------------------------
-    def _left(self, intent: Intent) -> tuple[Moved, ...]:
+    def _left(self, nomination: Nomination) -> tuple[Moved, ...]:
         """Places that are still kept: of those who are to go while the holders wait, and of those who went just now."""
-        is_waited_for = any(map(self.attempts.snapshot.commits.intents.waits, (each.pod_uid for each in intent.places)))
-        return tuple(each for each in intent.moved if self._is_kept(each, is_waited_for=is_waited_for))
+        is_waited_for = any(
+            map(self.attempts.snapshot.commits.nominations.waits, (each.pod_uid for each in nomination.places))
+        )
+        return tuple(each for each in nomination.moved if self._is_kept(each, is_waited_for=is_waited_for))
 
     def _is_kept(self, moved: Moved, *, is_waited_for: bool) -> bool:
         if moved.pod_uid in self._served:

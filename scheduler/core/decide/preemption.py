@@ -38,7 +38,7 @@ from scheduler.core.decide.preemption_needs import (
 from scheduler.core.decide.preemption_trial import OnPaper, room_trial
 from scheduler.core.decide.reserved_nodes import Berthing
 from scheduler.core.model.plan import Entry, GiveUp
-from scheduler.core.model.preemption import Action, Ended, Found, Intent, Moves, NoMoves, NoRoom, RoomSettings
+from scheduler.core.model.preemption import Action, Ended, Found, Moves, Nomination, NoMoves, NoRoom, RoomSettings
 from scheduler.core.model.quota import WITHOUT_END
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.settings import Strategy
@@ -100,7 +100,7 @@ def _asked(need: Need, tree: Tree, off: frozenset[str]) -> Hashable:
     return need.queue if is_limited else "", priority, off, tuple(form)
 
 
-#: An intent is revised so often at most.
+#: A nomination is revised so often at most.
 MOST: Final = 3
 
 
@@ -116,42 +116,42 @@ class Revising:
     is_put_off: bool = field(default=False)
 
     def revise(self, failing: Mapping[str, Ended]) -> None:
-        """Search again for these intents, the oldest first."""
-        intents = [each for each in self.attempts.snapshot.commits.intents.all() if each.id in failing]
-        namespaces = len({intent.namespace for intent in intents})
+        """Search again for these nominations, the oldest first."""
+        nominations = [each for each in self.attempts.snapshot.commits.nominations.all() if each.id in failing]
+        namespaces = len({nomination.namespace for nomination in nominations})
         allowance = Allowance(namespaces=namespaces, most=self.attempts.limits.searching)
-        for intent in intents:
-            if not allowance.has_left(intent.namespace):
+        for nomination in nominations:
+            if not allowance.has_left(nomination.namespace):
                 self.is_put_off = True
-            elif not self._is_revised(intent, allowance):
-                self.revised.pop(intent.id, None)
-                self.charging.entries.append(GiveUp(intent.id, failing[intent.id]))
+            elif not self._is_revised(nomination, allowance):
+                self.revised.pop(nomination.id, None)
+                self.charging.entries.append(GiveUp(nomination.id, failing[nomination.id]))
 
-    def _is_revised(self, intent: Intent, allowance: Allowance) -> bool:
-        standing = Standing(intent, self.attempts)
+    def _is_revised(self, nomination: Nomination, allowance: Allowance) -> bool:
+        standing = Standing(nomination, self.attempts)
         standing.lift()
-        times = self.revised[intent.id] = self.revised.get(intent.id, 0) + 1
+        times = self.revised[nomination.id] = self.revised.get(nomination.id, 0) + 1
         need = self._need(standing)
-        if need is None or times > MOST or intent.action is Action.MOVE:
+        if need is None or times > MOST or nomination.action is Action.MOVE:
             return False
         found = self.attempts.snapshot.room_for(need, self.trial, Action.RECLAIM, Action.PREEMPT)
         snapshot = self.attempts.snapshot
-        allowance.spend(intent.namespace, cost_of_search(snapshot) + cost_beside(snapshot, found))
+        allowance.spend(nomination.namespace, cost_of_search(snapshot) + cost_beside(snapshot, found))
         records = self.attempts.snapshot.pods.records
-        still = [each for each in intent.victims if each.pod_uid in records and each.pod_uid not in self.stuck]
-        return isinstance(found, Found) and self.charging.take(need, found, standing=intent, still=still)
+        still = [each for each in nomination.victims if each.pod_uid in records and each.pod_uid not in self.stuck]
+        return isinstance(found, Found) and self.charging.take(need, found, standing=nomination, still=still)
 
     def _need(self, standing: Standing) -> Need | None:
-        intent = standing.intent
-        group = standing.group if intent.pod_group else None
-        if not standing.waiting or (intent.pod_group and group is None):
+        nomination = standing.nomination
+        group = standing.group if nomination.pod_group else None
+        if not standing.waiting or (nomination.pod_group and group is None):
             return None
         _, pod = standing.waiting[0]
         if group is None:
             return pod_need(pod, self.attempts)
         if self.attempts.snapshot.quorum(group).is_met:
             return member_need(pod, group, self.attempts)
-        return gang_need((intent.namespace, intent.pod_group), self.attempts)
+        return gang_need((nomination.namespace, nomination.pod_group), self.attempts)
 
 
 _S: Final = 1_000_000_000
@@ -166,9 +166,10 @@ _PASSING_EACH: Final = 10
 
 @dataclass(slots=True)
 class Making:
-    """One decision's. ``entries`` takes intents, and has what was decided before.
+    """One decision's. ``entries`` takes nominations, and has what was decided before.
 
-    ``failing``: standing intents (ids) that don't come about as they are, and why. ``berthing``: nodes that are kept.
+    ``failing``: standing nominations (ids) that don't come about as they are, and why. ``berthing``: nodes that are
+    kept.
     """
 
     attempts: Attempts
@@ -290,31 +291,35 @@ class Making:
 
     # --- who -----------------------------------------------------------------------------------------------------
     def _note_victims(self, memo: RoomMemo) -> None:
-        """Note since when victims are to go, and which intents wait for one that does not."""
+        """Note since when victims are to go, and which nominations wait for one that does not."""
         snapshot, now_ns = self.attempts.snapshot, self.attempts.now_ns
         self._leaving = {uid: at_ns for uid, at_ns in memo.leaving.items() if uid in snapshot.pods.records}
-        over = {entry.intent_id for entry in self.entries if isinstance(entry, GiveUp)}
+        over = {entry.nomination_id for entry in self.entries if isinstance(entry, GiveUp)}
         self.failing = {key: because for key, because in self.failing.items() if key not in over}
-        intents = snapshot.commits.intents
+        nominations = snapshot.commits.nominations
 
-        def stands(intent_id: str) -> bool:
-            return intents.get(intent_id) is not None and intent_id not in over and not intents.is_ending(intent_id)
+        def stands(nomination_id: str) -> bool:
+            return (
+                nominations.get(nomination_id) is not None
+                and nomination_id not in over
+                and not nominations.is_ending(nomination_id)
+            )
 
-        self._revised = {intent_id: times for intent_id, times in memo.revised.items() if stands(intent_id)}
+        self._revised = {nomination_id: times for nomination_id, times in memo.revised.items() if stands(nomination_id)}
         for pod in self._waited_for():
-            since_ns, intent = self._since_ns(pod), intents.victims.get(pod.uid)
-            if since_ns is None or intent is None or not stands(intent.id):
+            since_ns, nomination = self._since_ns(pod), nominations.victims.get(pod.uid)
+            if since_ns is None or nomination is None or not stands(nomination.id):
                 continue
             over_ns = since_ns + self._patience_ns(pod)
             if over_ns > now_ns:
                 self._times.append(over_ns)
-            elif intents.waits(intent.places[0].pod_uid):
-                self.failing.setdefault(intent.id, Ended.VICTIM_STAYS)
+            elif nominations.waits(nomination.places[0].pod_uid):
+                self.failing.setdefault(nomination.id, Ended.VICTIM_STAYS)
 
     def _waited_for(self) -> Iterator[PodRecord]:
-        """Bound pods that are terminating, or whose eviction was tried: not all victims of all intents."""
+        """Bound pods that are terminating, or whose eviction was tried: not all victims of all nominations."""
         snapshot = self.attempts.snapshot
-        asked, victims = snapshot.room_facts.asked, snapshot.commits.intents.victims
+        asked, victims = snapshot.room_facts.asked, snapshot.commits.nominations.victims
         tried = victims if asked is None else filter(victims.__contains__, sorted(asked))
         records = map(snapshot.pods.records.get, dict.fromkeys((*tried, *snapshot.pods.terminating)))
         return (pod for pod in records if pod is not None and pod.node)
@@ -322,9 +327,9 @@ class Making:
     def _look(self, due: Sequence[Needing]) -> Steps[None]:
         """Search for those that are due: reclaim for all of them first, then preempt for those that are left."""
         facts = self.attempts.snapshot.room_facts
-        intents = self.attempts.snapshot.commits.intents
-        # A holder of a gang may be bound before the others are: its intent stands, and nobody else has it.
-        self.charging = Charging(self.attempts, self.entries, {*intents.victims, *intents.holders})
+        nominations = self.attempts.snapshot.commits.nominations
+        # A holder of a gang may be bound before the others are: its nomination stands, and nobody else has it.
+        self.charging = Charging(self.attempts, self.entries, {*nominations.victims, *nominations.holders})
         self.trial = room_trial(
             self.attempts,
             wall_s=self.wall_s,
@@ -347,7 +352,7 @@ class Making:
     def _leave(self) -> set[str]:
         """Take off pods that go anyway; return those who should have been gone long ago."""
         snapshot, now_ns, there = self.attempts.snapshot, self.attempts.now_ns, self.attempts.placer.statement
-        victims, leaving, stuck = snapshot.commits.intents.victims, list[PodRecord](), set[str]()
+        victims, leaving, stuck = snapshot.commits.nominations.victims, list[PodRecord](), set[str]()
         for pod in map(snapshot.pods.records.get, dict.fromkeys((*victims, *snapshot.pods.terminating))):
             if pod is None or not pod.node:
                 continue

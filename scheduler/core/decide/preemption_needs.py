@@ -480,7 +480,7 @@ def needs_left(
     *,
     besides: Set[ShapeKey] = frozenset(),
 ) -> Iterator[Needing]:
-    """All that wait for room on nodes after a decision has done ``entries``, but for holders of intents.
+    """All that wait for room on nodes after a decision has done ``entries``, but for holders of nominations.
 
     ``held``: those that their queues hold back, of which one of each line comes that is due. ``besides``:
     shapes that are not looked at.
@@ -488,8 +488,8 @@ def needs_left(
     snapshot = attempts.snapshot
     placed = {placement.pod_uid for placement in placements(entries)}
     gangs = {(pod.namespace, pod.pod_group) for pod in map(snapshot.pod, placed) if pod and pod.pod_group}
-    intents = snapshot.commits.intents
-    served, served_gangs = placed | intents.holders.keys(), gangs | intents.gangs
+    nominations = snapshot.commits.nominations
+    served, served_gangs = placed | nominations.holders.keys(), gangs | nominations.gangs
     return needs(attempts, served, served_gangs, held, besides=besides)
 
 

@@ -47,7 +47,7 @@ def _behind(attempts: Attempts, queue: TreeQueue, rank: Rank) -> Resources:
     snapshot, total, tree = attempts.snapshot, NOTHING, attempts.accounts.tree
     nodes = {node.name: node for node in attempts.placer.statement.nodes}
     for pod in snapshot.pods.records.values():
-        if not (pod.node and pod.queue) or pod.deleting or pod.uid in snapshot.commits.intents.victims:
+        if not (pod.node and pod.queue) or pod.deleting or pod.uid in snapshot.commits.nominations.victims:
             continue
         group = snapshot.pod_group(pod.namespace, pod.pod_group) if pod.pod_group else None
         found = tree.find(queue_of(pod, group))
@@ -95,12 +95,12 @@ class BerthHolders:
         return not (pod.node or pod.deleting or pod.gated or self.attempts.snapshot.is_spoken_for(pod.uid))
 
     def waiting(self, berths: Iterable[Berth], entries: Iterable[Entry]) -> tuple[Berth, ...]:
-        """Berths whose holders have no place yet: neither bound, on their way, placed now, nor kept by an intent.
+        """Berths whose holders have no place yet: neither bound, on their way, placed now, nor kept by a nomination.
 
         ``entries``: what the decision has done.
         """
         served = {placement.pod_uid for placement in placements(entries)}
-        served |= self.attempts.snapshot.commits.intents.holders.keys()
+        served |= self.attempts.snapshot.commits.nominations.holders.keys()
         return tuple(berth for berth in berths if self._is_waiting(berth, served))
 
     def _is_waiting(self, berth: Berth, served: set[str]) -> bool:

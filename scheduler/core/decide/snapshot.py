@@ -336,8 +336,8 @@ def filing_touched(snapshot: Snapshot, now_ns: int) -> Steps[None]:
         if number % _AT_ONCE == 0:
             yield _AT_ONCE * _FILING
         _file(snapshot, uid, now_ns)
-        if (intent := snapshot.commits.intents.holders.get(uid)) is not None:
-            backlog.resting.wake((intent.id,))  # it says again what the pod waits for
+        if (nomination := snapshot.commits.nominations.holders.get(uid)) is not None:
+            backlog.resting.wake((nomination.id,))  # it says again what the pod waits for
     backlog.wake(snapshot.generation)
 
 

@@ -139,11 +139,11 @@ class StaleGangs:
         """Gangs of which this decision places a member, or for which room is made."""
         snapshot = self.attempts.snapshot
         placed = (snapshot.pod(placement.pod_uid) for placement in placements(self.entries))
-        made = (entry.intent for entry in self.entries if isinstance(entry, MakeRoom))
+        made = (entry.nomination for entry in self.entries if isinstance(entry, MakeRoom))
         return {
             *((pod.namespace, pod.pod_group) for pod in placed if pod is not None and pod.pod_group),
-            *((intent.namespace, intent.pod_group) for intent in made if intent.pod_group),
-            *snapshot.commits.intents.gangs,
+            *((nomination.namespace, nomination.pod_group) for nomination in made if nomination.pod_group),
+            *snapshot.commits.nominations.gangs,
         }
 
     def _is_released(self, group: PodGroupRecord, over_ns: int) -> bool:

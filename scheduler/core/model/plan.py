@@ -14,7 +14,7 @@ from gpu.bind_request import PlannedDevice
 from gpu.grant import Charged
 from scheduler.core.model.devices import ClaimChoice
 from scheduler.core.model.pod_class import VolumeChoice
-from scheduler.core.model.preemption import Ended, Intent, Victim
+from scheduler.core.model.preemption import Ended, Nomination, Victim
 from scheduler.core.model.verdict import SubgroupShort, Verdict
 
 
@@ -121,22 +121,23 @@ class Explain(msgspec.Struct, frozen=True, gc=False, tag="explain", kw_only=True
 
 
 class MakeRoom(msgspec.Struct, frozen=True, gc=False, tag="make-room"):
-    """Pods have to go for others (room.md): the shell charges the intent before the next event is taken.
+    """Pods have to go for others (room.md): the shell charges the nomination before the next event is taken.
 
-    That is ``Commits.intents.put``; one of the same id that stands was revised, and is replaced. Then it is written,
-    and its victims are evicted once it is. If it is not written, ``drop`` takes the charge back: nobody was evicted.
+    That is ``Commits.nominations.put``; one of the same id that stands was revised, and is replaced. Then it is
+    written, and its victims are evicted once it is. If it is not written, ``drop`` takes the charge back: nobody was
+    evicted.
     """
 
-    intent: Intent
+    nomination: Nomination
 
 
 class GiveUp(msgspec.Struct, frozen=True, gc=False, tag="give-up"):
-    """An intent is over: ``Commits.intents.end``, and ``drop`` once that is on record (docs/design/room.md).
+    """A nomination is over: ``Commits.nominations.end``, and ``drop`` once that is on record (docs/design/room.md).
 
     Its victims that were not asked to go yet stay.
     """
 
-    intent_id: str
+    nomination_id: str
     because: Ended
 
 

@@ -1,8 +1,8 @@
 """Values of preemption (docs/design/room.md): the victims of a need, or why there are none.
 
-Reclaim, preempt and consolidate share them. An *intent* is a nomination: it names the pods that room is made for (its
-holders), their places, and victims. It is written before the first eviction, and charged from the moment it is decided
-until its holders are bound or it is given up.
+Reclaim, preempt and consolidate share them. A *nomination* names the pods that room is made for
+(its holders), their places, and victims. It is written before the first eviction, and charged from the moment it is
+decided until its holders are bound or it is given up.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Action(enum.Enum):
 
 
 class Place(msgspec.Struct, frozen=True, gc=False):
-    """Where a holder (a pod that an intent makes room for) is to be. ``devices``: parts of devices, as planned.
+    """Where a holder (a pod that a nomination makes room for) is to be. ``devices``: parts of devices, as planned.
 
     ``emptied``: groups of shared devices there that have to come back whole for it; all their tenants are victims.
     """
@@ -70,10 +70,10 @@ class Moved(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     devices: tuple[PlannedDevice, ...] = ()
 
 
-class Intent(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class Nomination(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A decision to make room. ``pod_group``: of the holders, "" for a pod alone, which is the only holder then.
 
-    ``id`` is unique: made of the first holder's UID and ``number``, the number of intents that it had before.
+    ``id`` is unique: made of the first holder's UID and ``number``, the number of nominations that it had before.
     ``moved``: places that are kept for successors of victims.
     """
 
@@ -88,7 +88,7 @@ class Intent(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Ended(enum.Enum):
-    """Why an intent is over."""
+    """Why a nomination is over."""
 
     #: All its holders are bound.
     BOUND = "bound"
@@ -137,7 +137,7 @@ class Kept(enum.Enum):
     PROTECTED = "protected"
     #: A PodDisruptionBudget, or the API server's last answer.
     BUDGET = "budget"
-    #: It waits for others of its gang, is terminating, or another intent takes it.
+    #: It waits for others of its gang, is terminating, or another nomination takes it.
     BUSY = "busy"
 
 

@@ -136,7 +136,7 @@ class Group:
 class Occupancy:
     """Everything used on one node. ``extended`` by resource name; ``gpus`` in whole devices, shared ones included.
 
-    ``kept_gpus``: those of them that nobody has, as intents keep them for their holders (nominated_usage.py).
+    ``kept_gpus``: those of them that nobody has, as nominations keep them for their holders (nominated_usage.py).
     """
 
     cpu_milli: int = 0

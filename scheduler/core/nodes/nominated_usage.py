@@ -1,8 +1,8 @@
-"""What nominations (intents) charge on a node: their places, less what their victims still hold there.
+"""What nominations charge on a node: their places, less what their victims still hold there.
 
 Per resource and per shared device the charge is ``max(0, places - what victims hold)``. So while the victims are there
 nothing is charged twice, and what they leave is kept from everybody but the nominated pods, whose decision takes the
-charge of their own intent off (docs/design/room.md).
+charge of their own nomination off (docs/design/room.md).
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class KeptPlace(msgspec.Struct, frozen=True, gc=False):
 
 
 class KeptRoom(msgspec.Struct, frozen=True, gc=False):
-    """What one intent keeps on one node. ``victims``: UIDs of those that have to go from there.
+    """What one nomination keeps on one node. ``victims``: UIDs of those that have to go from there.
 
-    ``intent_id``: for the successor of a victim with the victim's UID behind it, so that it can be taken off alone.
+    ``nomination_id``: for the successor of a victim with the victim's UID behind it, so that it can be taken off alone.
     """
 
-    intent_id: str
+    nomination_id: str
     places: tuple[KeptPlace, ...]
     victims: frozenset[str]
 
@@ -45,14 +45,14 @@ class KeptRoom(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def of(self) -> str:
-        """The id of the intent."""
-        return self.intent_id.partition("/")[0]
+        """The id of the nomination."""
+        return self.nomination_id.partition("/")[0]
 
 
 def count_kept(
     used: Occupancy, kept: Iterable[KeptRoom], *, pods: Iterable[PodRecord], node: NodeRecord | None, settings: Settings
 ) -> Occupancy:
-    """Add to a node as it was counted what intents keep there. ``pods`` are those that are bound there."""
+    """Add to a node as it was counted what nominations keep there. ``pods`` are those that are bound there."""
     rooms = [room for room in kept if room.places]
     if not rooms:
         return used

@@ -2,7 +2,7 @@
 
 A pod that two budgets select is nobody's victim: the API server evicts it under none (500). Nor is one in a namespace
 with a budget whose labels are not known. One with more labels than are kept counts as selected by all budgets of its
-namespace. Pods that other intents take, and that are still there, have had theirs.
+namespace. Pods that other nominations take, and that are still there, have had theirs.
 
 A budget is filed under the label that the fewest others of its namespace ask for, so a pod is held against few of them.
 Where that does not help, its tenant has written more than is looked at (``_MOST_LOOKS``): it is nobody's victim.

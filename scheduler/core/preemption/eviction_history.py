@@ -53,7 +53,7 @@ def piece_names(pool: NodePool | None) -> tuple[str, ...]:
 
 
 class Take(NamedTuple):
-    """An intent that others are evicted for: when it was written (wall clock), and its holders (UIDs).
+    """A nomination that others are evicted for: when it was written (wall clock), and its holders (UIDs).
 
     ``parts``: the namespaces of its victims, and how much of the take each of them is, in thousandths.
     """

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from gpu.share import NANO_PER_DEVICE, PERCENT_PER_DEVICE
-from scheduler.core.assumed.nominations import Intents
+from scheduler.core.assumed.nominations import Nominations
 from scheduler.core.model.pod_class import Demand
-from scheduler.core.model.preemption import Intent, Moved, Place
+from scheduler.core.model.preemption import Moved, Nomination, Place
 from scheduler.core.model.records import NodeRecord
 from scheduler.core.model.seen_pods import Pods
 from scheduler.core.nodes.ledger import MOST_HAD, Ledger
@@ -23,28 +23,32 @@ Count = Callable[[str, Supposed], Occupancy]
 """Counts a node (by name) as if that had happened."""
 
 
-def will_fit(intent: Intent, *, intents: Intents, pods: Pods, ledger: Ledger, count: Count) -> bool:
+def will_fit(nomination: Nomination, *, nominations: Nominations, pods: Pods, ledger: Ledger, count: Count) -> bool:
     """Whether holders that wait fit once all victims are gone, and the victims' successors at their places, too."""
-    nodes = dict.fromkeys(place.node for place in intent.places if intents.waits(place.pod_uid))
-    nodes.update(dict.fromkeys(moved.node for moved in intent.moved))
-    return all(_fits_on(name, intent, intents=intents, pods=pods, ledger=ledger, count=count) for name in nodes)
+    nodes = dict.fromkeys(place.node for place in nomination.places if nominations.waits(place.pod_uid))
+    nodes.update(dict.fromkeys(moved.node for moved in nomination.moved))
+    return all(
+        _fits_on(name, nomination, nominations=nominations, pods=pods, ledger=ledger, count=count) for name in nodes
+    )
 
 
-def _fits_on(name: str, intent: Intent, *, intents: Intents, pods: Pods, ledger: Ledger, count: Count) -> bool:
+def _fits_on(
+    name: str, nomination: Nomination, *, nominations: Nominations, pods: Pods, ledger: Ledger, count: Count
+) -> bool:
     row = ledger.row_of.get(name)
     node = None if row is None else ledger.nodes[row]
     if node is None:
         return False
-    rooms = intents.kept_at(name)
-    at = next(at for at, room in enumerate(rooms) if room.of == intent.id)
-    places = [place for place in intent.places if place.node == name and intents.waits(place.pod_uid)]
-    moved = [each for each in intent.moved if each.node == name]
+    rooms = nominations.kept_at(name)
+    at = next(at for at, room in enumerate(rooms) if room.of == nomination.id)
+    places = [place for place in nomination.places if place.node == name and nominations.waits(place.pod_uid)]
+    moved = [each for each in nomination.moved if each.node == name]
     gone = Supposed(
         evicted={
-            *(uid for room in rooms[: at + 1] if not intents.is_ending(room.of) for uid in room.victims),
+            *(uid for room in rooms[: at + 1] if not nominations.is_ending(room.of) for uid in room.victims),
             *(pod.uid for pod in pods.bound_to(name) if pod.deleting),
         },
-        lifted={room.intent_id for room in rooms[at:]},
+        lifted={room.nomination_id for room in rooms[at:]},
     )
     before = count(name, gone)
     after = count(

@@ -20,7 +20,7 @@ import msgspec
 
 from gpu.bind_request import MalformedHandover, PlannedDevice, check_device
 from scheduler.core.model.pod_class import Demand
-from scheduler.core.model.preemption import Action, Evicted, FailedClaim, Intent, Moved, Place, Victim
+from scheduler.core.model.preemption import Action, Evicted, FailedClaim, Moved, Nomination, Place, Victim
 
 #: The ConfigMap's key that has the text.
 KEY: Final = "room"
@@ -31,7 +31,7 @@ WINDOW_S: Final = 3600
 MOST_TIMES: Final = 16
 #: A ConfigMap may have 1 MiB. Counted as it is sent, where the text is a string of JSON, and each quote is two bytes.
 MOST_BYTES: Final = 900 * 1024
-#: What a text has beside its intents and owners.
+#: What a text has beside its nominations and owners.
 FRAME_BYTES: Final = 64
 #: Numbers of JSON are exact below.
 _MOST: Final = 1 << 53
@@ -43,13 +43,13 @@ _SHORT_CHARACTERS: Final = 22
 
 
 class Record(msgspec.Struct, frozen=True):
-    """``intents``: those decided first at the front. ``evicted``: owner -> when (wall clock), the oldest first.
+    """``nominations``: those decided first at the front. ``evicted``: owner -> when (wall clock), the oldest first.
 
     ``waits``: namespaces that take from nobody, and until when (eviction_history.py). Evictions and waits are part of a
     snapshot; the scheduler has evictions in texts of their own (eviction_history.py).
     """
 
-    intents: tuple[Intent, ...] = ()
+    nominations: tuple[Nomination, ...] = ()
     evicted: Mapping[str, tuple[int, ...]] = {}
     waits: Mapping[str, int] = {}
 
@@ -85,7 +85,7 @@ class _Moved(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     devices: tuple[dict[str, Any], ...] = ()
 
 
-class _Intent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+class _Nomination(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     id: str
     action: Action
     namespace: str
@@ -99,7 +99,7 @@ class _Intent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
 
 class _Text(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    intents: list[Any]
+    nominations: list[Any]
     evicted: dict[str, list[Any]]
     waits: dict[str, Annotated[int, msgspec.Meta(ge=0, lt=_MOST)]] = {}
 
@@ -109,18 +109,18 @@ encode: Final = msgspec.json.Encoder(order="deterministic").encode
 
 
 class Texts:
-    """Intents and evictions as text. Those of the last record are kept: what stays in it is not encoded again."""
+    """Nominations and evictions as text. Those of the last record are kept: what stays in it is not encoded again."""
 
     def __init__(self) -> None:
-        self._intents: dict[str, tuple[Intent, bytes, int]] = {}
+        self._nominations: dict[str, tuple[Nomination, bytes, int]] = {}
         self._owners: dict[str, tuple[tuple[int, ...], bytes, int]] = {}
 
-    def intent(self, intent: Intent) -> tuple[bytes, int]:
-        """An intent's text, and the bytes that it takes as it is sent."""
-        known = self._intents.get(intent.id)
-        if known is None or known[0] is not intent:
-            text = encode(_written_intent(intent))
-            known = self._intents[intent.id] = intent, text, sent_bytes(text) + 1
+    def nomination(self, nomination: Nomination) -> tuple[bytes, int]:
+        """A nomination's text, and the bytes that it takes as it is sent."""
+        known = self._nominations.get(nomination.id)
+        if known is None or known[0] is not nomination:
+            text = encode(_written_nomination(nomination))
+            known = self._nominations[nomination.id] = nomination, text, sent_bytes(text) + 1
         return known[1:]
 
     def owner(self, owner: str, times: tuple[int, ...]) -> tuple[bytes, int]:
@@ -131,9 +131,11 @@ class Texts:
             known = self._owners[owner] = times, text[1:-1], sent_bytes(text)
         return known[1:]
 
-    def keep(self, intents: Iterable[Intent], owners: Set[str]) -> None:
-        """Forget all but these intents, and evictions of these owners."""
-        self._intents = {each.id: self._intents[each.id] for each in intents if each.id in self._intents}
+    def keep(self, nominations: Iterable[Nomination], owners: Set[str]) -> None:
+        """Forget all but these nominations, and evictions of these owners."""
+        self._nominations = {
+            each.id: self._nominations[each.id] for each in nominations if each.id in self._nominations
+        }
         self._owners = {owner: known for owner, known in self._owners.items() if owner in owners}
 
 
@@ -141,21 +143,21 @@ class Texts:
 def written(record: Record, texts: Texts | None = None) -> str:
     """The record as text."""
     texts = texts or Texts()
-    intents = b",".join(texts.intent(intent)[0] for intent in record.intents)
+    nominations = b",".join(texts.nomination(nomination)[0] for nomination in record.nominations)
     evicted = b",".join(sorted(texts.owner(owner, times)[0] for owner, times in record.evicted.items()))
     waits = b',"waits":' + encode(record.waits) if record.waits else b""
-    return (b'{"evicted":{' + evicted + b'},"intents":[' + intents + b"]" + waits + b"}").decode()
+    return (b'{"evicted":{' + evicted + b'},"nominations":[' + nominations + b"]" + waits + b"}").decode()
 
 
 def without(record: Record, ids: Iterable[str]) -> Record:
-    """The record without these intents."""
+    """The record without these nominations."""
     over = set(ids)
-    return Record(tuple(intent for intent in record.intents if intent.id not in over), record.evicted)
+    return Record(tuple(nomination for nomination in record.nominations if nomination.id not in over), record.evicted)
 
 
-def owners(intent: Intent) -> list[str]:
+def owners(nomination: Nomination) -> list[str]:
     """Whose pods go, each once."""
-    return list(dict.fromkeys(victim.owner for victim in intent.victims))
+    return list(dict.fromkeys(victim.owner for victim in nomination.victims))
 
 
 def evictions(record: Record, *, now_s: int) -> dict[str, Evicted]:
@@ -174,20 +176,20 @@ def sent_bytes(text: bytes) -> int:
     return len(text) + text.count(b'"') + text.count(b"\\")
 
 
-def _written_intent(intent: Intent) -> _Intent:
-    return _Intent(
-        id=intent.id,
-        action=intent.action,
-        namespace=intent.namespace,
-        pod_group=intent.pod_group,
-        number=intent.number,
+def _written_nomination(nomination: Nomination) -> _Nomination:
+    return _Nomination(
+        id=nomination.id,
+        action=nomination.action,
+        namespace=nomination.namespace,
+        pod_group=nomination.pod_group,
+        number=nomination.number,
         places=tuple(
             _Place(short(place.pod_uid), place.node, tuple(map(msgspec.to_builtins, place.devices)), place.emptied)
-            for place in intent.places
+            for place in nomination.places
         ),
         victims=tuple(
             _Victim(short(victim.pod_uid), victim.namespace, victim.name, victim.node, short(victim.owner))
-            for victim in intent.victims
+            for victim in nomination.victims
         ),
         moved=tuple(
             _Moved(
@@ -198,9 +200,9 @@ def _written_intent(intent: Intent) -> _Intent:
                 each.demand,
                 tuple(map(msgspec.to_builtins, each.devices)),
             )
-            for each in intent.moved
+            for each in nomination.moved
         ),
-        past_budgets=tuple(at for at, victim in enumerate(intent.victims) if victim.past_budgets),
+        past_budgets=tuple(at for at, victim in enumerate(nomination.victims) if victim.past_budgets),
     )
 
 
@@ -226,40 +228,40 @@ def read(text: str | bytes) -> Reading:
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         return Reading(Record(), (f"nothing can be read: {error}",))
     unread: list[str] = []
-    intents = _intents(said.intents, unread)
-    return Reading(Record(intents, _evicted(said.evicted, unread), said.waits), tuple(unread))
+    nominations = _nominations(said.nominations, unread)
+    return Reading(Record(nominations, _evicted(said.evicted, unread), said.waits), tuple(unread))
 
 
-def _intents(said: list[Any], unread: list[str]) -> tuple[Intent, ...]:
-    found: dict[str, Intent] = {}
+def _nominations(said: list[Any], unread: list[str]) -> tuple[Nomination, ...]:
+    found: dict[str, Nomination] = {}
     pods: set[str] = set()
     for at, one in enumerate(said):
         try:
-            intent = _intent(msgspec.convert(one, _Intent))
-            _check_alone(intent, found, pods)
+            nomination = _nomination(msgspec.convert(one, _Nomination))
+            _check_alone(nomination, found, pods)
         except (ValueError, msgspec.MsgspecError, RecursionError) as error:
-            unread.append(f"intents[{at}]: {error}")
+            unread.append(f"nominations[{at}]: {error}")
             continue
-        found[intent.id] = intent
-        pods.update(pods_of(intent))
+        found[nomination.id] = nomination
+        pods.update(pods_of(nomination))
     return tuple(found.values())
 
 
-def _check_alone(intent: Intent, found: Mapping[str, Intent], pods: Set[str]) -> None:
-    """Raises ValueError for an intent that shares something with itself or with one before it."""
-    mine = pods_of(intent)
-    if intent.id in found:
-        raise ValueError(f"id: {intent.id!r} stands twice")
+def _check_alone(nomination: Nomination, found: Mapping[str, Nomination], pods: Set[str]) -> None:
+    """Raises ValueError for a nomination that shares something with itself or with one before it."""
+    mine = pods_of(nomination)
+    if nomination.id in found:
+        raise ValueError(f"id: {nomination.id!r} stands twice")
     if len(set(mine)) != len(mine) or not pods.isdisjoint(mine):
-        raise ValueError("a pod is in it twice, or in an intent before it")
+        raise ValueError("a pod is in it twice, or in a nomination before it")
 
 
-def pods_of(intent: Intent) -> list[str]:
+def pods_of(nomination: Nomination) -> list[str]:
     """UIDs of its holders and its victims."""
-    return [*(place.pod_uid for place in intent.places), *(victim.pod_uid for victim in intent.victims)]
+    return [*(place.pod_uid for place in nomination.places), *(victim.pod_uid for victim in nomination.victims)]
 
 
-def _intent(said: _Intent) -> Intent:
+def _nomination(said: _Nomination) -> Nomination:
     """Raises ValueError."""
     for field in ("id", "namespace"):
         _require(getattr(said, field), field)
@@ -270,7 +272,7 @@ def _intent(said: _Intent) -> Intent:
     past = set(said.past_budgets)
     if not past <= set(range(len(said.victims))):
         raise ValueError(f"past_budgets: {said.past_budgets!r:.80}; allowed: places of victims")
-    return Intent(
+    return Nomination(
         id=said.id,
         action=said.action,
         namespace=said.namespace,

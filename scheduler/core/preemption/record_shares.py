@@ -1,12 +1,13 @@
-"""What may be written of new intents: bytes are divided between the namespaces that room is made for.
+"""What may be written of new nominations: bytes are divided between the namespaces that room is made for.
 
 The less others leave free, the smaller is the part of it that a namespace may have: of a text of ``T`` bytes, of which
 others leave ``F``, it may have ``1/2 * F * F / T``. So one alone may fill half. Beside one that did so each other one
 may have an eighth, 112 KiB: a gang of 600 with a victim each, or of 100 with eight each, has room
 (``test_record_shares.py``). Beside more of them it is less, and when 40 have taken all that they may there is still
-room for an intent. What is written stays.
+room for a nomination. What is written stays.
 
-Of the hour one alone may fill three quarters of a piece: an eviction takes a third of the bytes of its intent there.
+Of the hour one alone may fill three quarters of a piece: an eviction takes a third of the bytes of its nomination
+there.
 
 A revision takes the place of the version that is on record, and may have its bytes in any case. If it needs more than
 its namespace has room for, that version stays until it has.
@@ -19,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from scheduler.core.model.preemption import Intent
+from scheduler.core.model.preemption import Nomination
 from scheduler.core.preemption.eviction_history import WHOLE, Hour, Piece, Take, Taken, counts_bytes, size, take_bytes
 from scheduler.core.preemption.nomination_record import (
     FRAME_BYTES,
@@ -31,7 +32,7 @@ from scheduler.core.preemption.nomination_record import (
     pods_of,
 )
 
-#: The part of an empty text that a namespace may have: of the intents, and of a piece of the hour.
+#: The part of an empty text that a namespace may have: of the nominations, and of a piece of the hour.
 SHARE: Final = (1, 2)
 _SHARE_OF_HOUR: Final = (3, 4)
 
@@ -73,19 +74,19 @@ class _Adding:
     takes: dict[str, dict[str, Take]] = field(default_factory=dict)
     sources: dict[str, set[str]] = field(default_factory=dict)
 
-    def more(self, intent: Intent) -> tuple[int, dict[str, tuple[int, ...]], Take | None]:
-        """What an intent adds to its taker: bytes, times by owner, and the take."""
-        known = self.piece.of.get(intent.namespace, Taken())
-        before = self.evicted.get(intent.namespace, known.evicted)
-        times = {owner: (*before.get(owner, ()), self.now_s)[-MOST_TIMES:] for owner in owners(intent)}
+    def more(self, nomination: Nomination) -> tuple[int, dict[str, tuple[int, ...]], Take | None]:
+        """What a nomination adds to its taker: bytes, times by owner, and the take."""
+        known = self.piece.of.get(nomination.namespace, Taken())
+        before = self.evicted.get(nomination.namespace, known.evicted)
+        times = {owner: (*before.get(owner, ()), self.now_s)[-MOST_TIMES:] for owner in owners(nomination)}
         takes = sum(self.texts.owner(owner, each)[1] for owner, each in times.items())
         takes -= sum(self.texts.owner(owner, before[owner])[1] for owner in times if owner in before)
-        take = self._take(intent)
+        take = self._take(nomination)
         if take is not None:
-            sources = self._sources(intent.namespace)
+            sources = self._sources(nomination.namespace)
             takes += take_bytes(take) + sum(counts_bytes(each) for each in take.parts if each not in sources)
-        if intent.namespace not in self.piece.of and intent.namespace not in self.evicted:
-            takes += size(intent.namespace, Taken(), self.texts)
+        if nomination.namespace not in self.piece.of and nomination.namespace not in self.evicted:
+            takes += size(nomination.namespace, Taken(), self.texts)
         return takes, times, take
 
     def _sources(self, taker: str) -> set[str]:
@@ -94,11 +95,11 @@ class _Adding:
             self.sources[taker] = self.piece.of.get(taker, Taken()).sources
         return self.sources[taker]
 
-    def _take(self, intent: Intent) -> Take | None:
-        """What an intent takes from other namespaces; None if it takes nothing, or is known as it was before."""
-        holders = tuple(place.pod_uid for place in intent.places)
-        is_open = holders[0] in self.open or holders[0] in self.takes.get(intent.namespace, ())
-        others = Counter(victim.namespace for victim in intent.victims if victim.namespace != intent.namespace)
+    def _take(self, nomination: Nomination) -> Take | None:
+        """What a nomination takes from other namespaces; None if it takes nothing, or is known as it was before."""
+        holders = tuple(place.pod_uid for place in nomination.places)
+        is_open = holders[0] in self.open or holders[0] in self.takes.get(nomination.namespace, ())
+        others = Counter(victim.namespace for victim in nomination.victims if victim.namespace != nomination.namespace)
         return Take(self.now_s, holders, _parts(others)) if others and not is_open else None
 
     def add(self, namespace: str, times: Mapping[str, tuple[int, ...]], take: Take | None) -> None:
@@ -130,45 +131,45 @@ def _parts(victims: Counter[str]) -> dict[str, int]:
 def added(
     record: Record,
     hour: Hour,
-    intents: Sequence[Intent],
+    nominations: Sequence[Nomination],
     *,
     now_s: int,
     most_bytes: int = MOST_BYTES,
     texts: Texts | None = None,
 ) -> tuple[Record, Hour]:
-    """The record with those of these intents that their namespaces have room for, in their order; the others wait.
+    """The record with those of these nominations that their namespaces have room for, in their order; the others wait.
 
     One that is on record is a revision, and takes the place of that version. In the hour each owner of their victims is
     evicted once more, and each taker has taken once more.
     """
     texts = texts or Texts()
     standing = Shares(most_bytes - FRAME_BYTES, {})
-    for intent in record.intents:
-        standing.take(intent.namespace, texts.intent(intent)[1])
+    for nomination in record.nominations:
+        standing.take(nomination.namespace, texts.nomination(nomination)[1])
     piece = hour.at(now_s)
     used = {namespace: size(namespace, each, texts) for namespace, each in piece.of.items()}
     evicted = Shares(most_bytes - FRAME_BYTES, used, _SHARE_OF_HOUR)
     adding = _Adding(piece, now_s, texts, open_takes(hour))
-    kept = {intent.id: intent for intent in record.intents}
-    named = _named_before(kept, intents)
-    for intent in sorted(intents, key=lambda each: each.id not in kept):
-        before = kept.get(intent.id)
-        had = 0 if before is None else texts.intent(before)[1]
-        takes, (more, times, take) = texts.intent(intent)[1] - had, adding.more(intent)
-        may_stand = takes <= 0 < had or standing.may_have(intent.namespace, takes)
-        is_free = all(named.get(uid, intent.id) == intent.id for uid in pods_of(intent)) if named else True
-        if may_stand and is_free and evicted.may_have(intent.namespace, more):
-            standing.take(intent.namespace, takes)
-            evicted.take(intent.namespace, more)
-            adding.add(intent.namespace, times, take)
-            kept[intent.id] = intent
-            named = {uid: of for uid, of in named.items() if of != intent.id}
+    kept = {nomination.id: nomination for nomination in record.nominations}
+    named = _named_before(kept, nominations)
+    for nomination in sorted(nominations, key=lambda each: each.id not in kept):
+        before = kept.get(nomination.id)
+        had = 0 if before is None else texts.nomination(before)[1]
+        takes, (more, times, take) = texts.nomination(nomination)[1] - had, adding.more(nomination)
+        may_stand = takes <= 0 < had or standing.may_have(nomination.namespace, takes)
+        is_free = all(named.get(uid, nomination.id) == nomination.id for uid in pods_of(nomination)) if named else True
+        if may_stand and is_free and evicted.may_have(nomination.namespace, more):
+            standing.take(nomination.namespace, takes)
+            evicted.take(nomination.namespace, more)
+            adding.add(nomination.namespace, times, take)
+            kept[nomination.id] = nomination
+            named = {uid: of for uid, of in named.items() if of != nomination.id}
     return Record(tuple(kept.values())), hour.put(adding.added()) if adding.evicted else hour
 
 
-def _named_before(kept: Mapping[str, Intent], intents: Sequence[Intent]) -> dict[str, str]:
-    """Pods (UIDs) that no other intent may name before a revision is written, with the id of that."""
-    revised = [(kept[intent.id], intent) for intent in intents if intent.id in kept]
+def _named_before(kept: Mapping[str, Nomination], nominations: Sequence[Nomination]) -> dict[str, str]:
+    """Pods (UIDs) that no other nomination may name before a revision is written, with the id of that."""
+    revised = [(kept[nomination.id], nomination) for nomination in nominations if nomination.id in kept]
     return {uid: old.id for old, new in revised for uid in {*pods_of(old)} - {*pods_of(new)}}
 
 

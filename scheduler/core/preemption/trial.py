@@ -49,10 +49,10 @@ class Paper(Protocol):
 class Trial:
     """``statement`` and ``accounts``: of the decision. ``residents``: all units. ``wall_s``: now, by the wall clock.
 
-    ``taken``: UIDs of pods that other intents take. ``leaving``: of pods that are terminating and that may be counted
-    on: they are gone before anybody is evicted. ``labels``: of bound pods in namespaces that have a budget, by UID; a
-    pod there whose labels are not known is nobody's victim. ``refused``: pods that the API server would not evict when
-    it was last asked. ``evicted``: by the pods' owner (``Victim.owner``).
+    ``taken``: UIDs of pods that other nominations take. ``leaving``: of pods that are terminating and that may be
+    counted on: they are gone before anybody is evicted. ``labels``: of bound pods in namespaces that have a budget, by
+    UID; a pod there whose labels are not known is nobody's victim. ``refused``: pods that the API server would not
+    evict when it was last asked. ``evicted``: by the pods' owner (``Victim.owner``).
     """
 
     statement: Statement

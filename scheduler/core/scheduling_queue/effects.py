@@ -288,8 +288,8 @@ class RoomLooked(msgspec.Struct, frozen=True):
         backlog.ask_anew.clear()
 
 
-class IntentsLooked(msgspec.Struct, frozen=True):
-    """Standing intents were looked at; these (ids) are looked at again in the next decision."""
+class NominationsLooked(msgspec.Struct, frozen=True):
+    """Standing nominations were looked at; these (ids) are looked at again in the next decision."""
 
     awake: tuple[str, ...]
 
@@ -429,9 +429,9 @@ class Notes:
         """Remember when gangs below their minimum are to be looked at again."""
         self.taken.append(StaleLooked(memo))
 
-    def intents_looked(self, awake: Iterable[str]) -> None:
-        """Let standing intents rest but for these (ids)."""
-        self.taken.append(IntentsLooked(tuple(awake)))
+    def nominations_looked(self, awake: Iterable[str]) -> None:
+        """Let standing nominations rest but for these (ids)."""
+        self.taken.append(NominationsLooked(tuple(awake)))
 
     def returning(self, since: Mapping[str, int]) -> None:
         """Remember since when pods are gone that were moved."""

@@ -69,7 +69,7 @@ class Timers:
 
 
 class Resting:
-    """Ids of intents that are awake; at first that are all."""
+    """Ids of nominations that are awake; at first that are all."""
 
     __slots__ = ("_awake",)
 
@@ -139,7 +139,7 @@ class SchedulingQueue:
         self.room = NEVER_LOOKED
         #: Gangs that were refused room, and of which something has changed since the last look.
         self.ask_anew: dict[Key, None] = {}
-        #: Standing intents that need no look.
+        #: Standing nominations that need no look.
         self.resting = Resting()
         #: Pods that were moved and are gone (UIDs), since when that is known: their successors have places.
         self.returning: Mapping[str, int] = {}

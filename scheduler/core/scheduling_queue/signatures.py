@@ -174,8 +174,9 @@ class RoomMemo(msgspec.Struct, frozen=True):
     """As of the last look, at ``looked_ns``. ``next_ns``: when there is something to look for again.
 
     ``passed``: needs that needed no room when they were looked at last. ``leaving``: pods (UIDs) that were to go then,
-    and since when that is known. ``revised``: how often intents were, by id. ``too_large``: shapes that were refused
-    and that no empty node holds, by ``capacity``: what nodes had in all. The stamp of such an answer is its version.
+    and since when that is known. ``revised``: how often nominations were, by id. ``too_large``: shapes that were
+    refused and that no empty node holds, by ``capacity``: what nodes had in all. The stamp of such an answer is its
+    version.
     """
 
     looked_ns: int | None = None

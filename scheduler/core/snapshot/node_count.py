@@ -1,6 +1,6 @@
 """Counting nodes from all that is known of them, or as they would be if a decision had its way.
 
-A decision supposes of a node the pods that it places there and evicts, idle devices that it gives back, and intents
+A decision supposes of a node the pods that it places there and evicts, idle devices that it gives back, and nominations
 whose charge it has taken off to place their holders. ``differences`` is a recount of all nodes from all records,
 without the indexes that the ledger is kept by (invariant S12).
 """
@@ -26,7 +26,7 @@ from scheduler.core.nodes.nominated_usage import KeptRoom, count_kept
 class Supposed(msgspec.Struct, frozen=True):
     """``evicted``: UIDs of pods. ``retired``: groups whose reservations are on their way out.
 
-    ``lifted``: ids of intents that charge nothing.
+    ``lifted``: ids of nominations that charge nothing.
     """
 
     placed: tuple[Charge, ...] = ()
@@ -52,8 +52,8 @@ class Supposed(msgspec.Struct, frozen=True):
         return (*(charge for charge in under_way if charge.pod_uid not in self.evicted), *self.placed)
 
     def kept(self, rooms: Iterable[KeptRoom]) -> list[KeptRoom]:
-        """What intents would keep."""
-        return [room for room in rooms if room.intent_id not in self.lifted]
+        """What nominations would keep."""
+        return [room for room in rooms if room.nomination_id not in self.lifted]
 
 
 #: Nothing is supposed.
@@ -78,7 +78,7 @@ def count_node(
         charges=supposed.charges(commits.charges_at(name)),
         settings=settings,
     )
-    kept = supposed.kept(commits.intents.kept_at(name))
+    kept = supposed.kept(commits.nominations.kept_at(name))
     return count_kept(used, kept, pods=bound, node=node, settings=settings)
 
 
@@ -97,7 +97,7 @@ def differences(
     bound = _by_node((pod.node, pod) for pod in pods.records.values())
     reserved = _by_node((r.node, r) for r in pods.reservations.values())
     charges = _by_node((charge.node, charge) for charge in commits.all_charges())
-    kept = _by_node(commits.intents.all_kept())
+    kept = _by_node(commits.nominations.all_kept())
     for name, node in sorted(nodes.items()):
         here = bound.get(name, ())
         reservations, under_way = reserved.get(name, ()), charges.get(name, ())

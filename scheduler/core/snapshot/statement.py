@@ -102,7 +102,7 @@ class Room:
 class _Changed(msgspec.Struct):
     """What one change of a node has changed, to take it back. ``amounts``: what was taken, by row.
 
-    ``placed``, ``evicted``, ``retired``: what it supposes; as in Supposed. ``lifted``: an intent, and whether its
+    ``placed``, ``evicted``, ``retired``: what it supposes; as in Supposed. ``lifted``: a nomination, and whether its
     charge is off from here on. ``free``: the column before, where it was written as a whole.
     """
 
@@ -351,15 +351,15 @@ class Statement:
         for position, gone in on.items():
             self._count_again(position, evicted=gone)
 
-    def lift(self, intent_id: str, nodes: Iterable[str], *, is_off: bool = True) -> None:
-        """Take off what an intent charges on these nodes, as its holders are to be placed; else put it back.
+    def lift(self, nomination_id: str, nodes: Iterable[str], *, is_off: bool = True) -> None:
+        """Take off what a nomination charges on these nodes, as its holders are to be placed; else put it back.
 
         Nodes that are gone are passed over.
         """
         for name in nodes:
             position = self.position_of.get(name)
             if position is not None:
-                self._count_again(position, lifted=(intent_id, is_off))
+                self._count_again(position, lifted=(nomination_id, is_off))
 
     def _count_again(
         self, position: int, *, evicted: Sequence[PodRecord] = (), lifted: tuple[str, bool] | None = None
@@ -381,7 +381,9 @@ class Statement:
             evicted={uid for change in here for uid in change.evicted},
             retired={group for change in here for group in change.retired},
             lifted={
-                intent_id for intent_id, is_off in dict(filter(None, (each.lifted for each in here))).items() if is_off
+                nomination_id
+                for nomination_id, is_off in dict(filter(None, (each.lifted for each in here))).items()
+                if is_off
             },
         )
 

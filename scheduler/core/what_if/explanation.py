@@ -25,7 +25,7 @@ from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.explain.explain import EXCLUDED, explain
 from scheduler.core.filters.registry import OK
 from scheduler.core.model.pod_class import PodClass
-from scheduler.core.model.preemption import Found, Intent, NoRoom
+from scheduler.core.model.preemption import Found, Nomination, NoRoom
 from scheduler.core.model.quota import DIMENSIONS, Resources
 from scheduler.core.model.records import NodeRecord, PodGroupRecord
 from scheduler.core.model.settings import Settings
@@ -196,11 +196,11 @@ def with_residents(snapshot: Snapshot, *, now_ns: int, wall_s: int) -> Snapshot:
 
 
 def _trial(attempts: Attempts, wall_s: int) -> Trial:
-    facts, intents = attempts.snapshot.room_facts, attempts.snapshot.commits.intents
+    facts, nominations = attempts.snapshot.room_facts, attempts.snapshot.commits.nominations
     return room_trial(
         attempts,
         wall_s=wall_s,
-        taken={*intents.victims, *intents.holders},
+        taken={*nominations.victims, *nominations.holders},
         refused=facts.refused,
         budgets=facts.budgets,
         labels=facts.labels,
@@ -232,9 +232,9 @@ class Stands(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """An intent that concerns the group. ``gone``: of its victims those that are gone."""
+    """A nomination that concerns the group. ``gone``: of its victims those that are gone."""
 
-    intent: Intent
+    nomination: Nomination
     is_holder: bool
     gone: int
 
@@ -307,14 +307,14 @@ def _on_their_way(trying: Trying) -> Iterator[tuple[str, str]]:
 
 
 def _standing(trying: Trying) -> Iterator[Standing]:
-    """Intents of which pods of the group are holders or victims."""
+    """Nominations of which pods of the group are holders or victims."""
     snapshot, subject = trying.snapshot, trying.subject
     own = subject.uids | {pod.uid for pod in subject.bound}
-    for intent in snapshot.commits.intents.all():
-        is_holder = any(place.pod_uid in own for place in intent.places)
-        if is_holder or any(victim.pod_uid in own for victim in intent.victims):
-            gone = sum(snapshot.pod(victim.pod_uid) is None for victim in intent.victims)
-            yield Standing(intent=intent, is_holder=is_holder, gone=gone)
+    for nomination in snapshot.commits.nominations.all():
+        is_holder = any(place.pod_uid in own for place in nomination.places)
+        if is_holder or any(victim.pod_uid in own for victim in nomination.victims):
+            gone = sum(snapshot.pod(victim.pod_uid) is None for victim in nomination.victims)
+            yield Standing(nomination=nomination, is_holder=is_holder, gone=gone)
 
 
 # --- its queue -------------------------------------------------------------------------------------------------------

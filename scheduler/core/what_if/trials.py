@@ -18,7 +18,7 @@ from scheduler.core.decide.changes import Change, OnlyThese
 from scheduler.core.decide.decide import Answer, Decision, answering_as_if
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.plan import MakeRoom, Placement, Retire, placements
-from scheduler.core.model.preemption import Intent
+from scheduler.core.model.preemption import Nomination
 from scheduler.core.model.steps import Steps, ended
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.what_if.edits import Edit, Subject
@@ -37,7 +37,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     placed: tuple[Placement, ...] = ()
-    room: Intent | None = None
+    room: Nomination | None = None
     frees_device: bool = False
     verdict: Verdict | None = None
     others_placed: int = 0
@@ -179,7 +179,7 @@ def _outcome(answer: Answer, subject: Subject, *, is_beside_all: bool) -> Outcom
     is_retiring = any(isinstance(entry, Retire) and entry.for_pod in own for entry in entries)
     return Outcome(
         placed=placed,
-        room=next((entry.intent for entry in entries if isinstance(entry, MakeRoom) and _is_for(entry, own)), None),
+        room=next((entry.nomination for entry in entries if isinstance(entry, MakeRoom) and _is_for(entry, own)), None),
         frees_device=is_retiring or any(each.code is Code.WAITING_FOR_DEVICE for each in verdicts),
         verdict=verdicts[0] if verdicts and not placed else None,
         others_placed=others,
@@ -188,7 +188,7 @@ def _outcome(answer: Answer, subject: Subject, *, is_beside_all: bool) -> Outcom
 
 
 def _is_for(entry: MakeRoom, own: frozenset[str]) -> bool:
-    return any(place.pod_uid in own for place in entry.intent.places)
+    return any(place.pod_uid in own for place in entry.nomination.places)
 
 
 T = TypeVar("T")

@@ -32,7 +32,7 @@ _LISTS: Final = {
     ResourceSlice: "resourceslices",
 }
 #: As the scheduler keeps it before anybody was evicted.
-NO_EVICTIONS: Final = '{"intents":[],"evicted":{}}'
+NO_EVICTIONS: Final = '{"nominations":[],"evicted":{}}'
 
 
 def snapshot(*objects: Any, room: str | None = None) -> Saved:

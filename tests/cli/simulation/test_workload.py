@@ -32,7 +32,7 @@ def test_both_runs_have_the_same_jobs_and_a_seed_gives_the_same_result(
     off, on = json.loads(outs[0])["runs"]
     assert (off["makes_room"], on["makes_room"], off["seed"]) == (False, True, 2)
     assert off["jobs"] == on["jobs"]
-    assert (off["intents"], off["differences"], on["differences"]) == (0, [], [])
+    assert (off["nominations"], off["differences"], on["differences"]) == (0, [], [])
 
 
 def test_people_get_tables_and_a_picture(file: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from cli.snapshots.anonymous import anonymized
 from cli.snapshots.fields import kept
 from cli.snapshots.file import KIND, PLURALS, VERSION, Saved, write
 from scheduler.core.model.pod_class import Demand
-from scheduler.core.model.preemption import Action, Intent, Moved, Place, Victim
+from scheduler.core.model.preemption import Action, Moved, Nomination, Place, Victim
 from scheduler.core.preemption.nomination_record import Record, read, written
 from scheduler.core.queues.use_over_time import UseOverTime, counts_written
 from tests.wire.filled import KEY, WORDS, Path, filled
@@ -88,7 +88,7 @@ def cluster() -> Saved:
         "metadata": {"name": "acme-gang", "namespace": "acme-team", "uid": "g", "annotations": {names.PLAN: plan}},
         "spec": {"minMember": 1, "queue": "acme-q"},
     }
-    intent = Intent(
+    nomination = Nomination(
         id="u1-0",
         action=Action.RECLAIM,
         namespace="acme-team",
@@ -101,7 +101,7 @@ def cluster() -> Saved:
         version=VERSION,
         taken_at="2026-11-27T04:00:00Z",
         unread=["pod acme-team/acme-bad: no"],
-        room=written(Record(intents=(intent,))),
+        room=written(Record(nominations=(nomination,))),
         queue_use=counts_written(UseOverTime(of={"acme-q": (1, 2, 3)})),
         nodes=[kept(msgspec.convert(node, Node))],
         pods=[kept(msgspec.convert(pod, Pod))],
@@ -171,8 +171,8 @@ def test_what_belongs_together_still_does() -> None:
     assert charged["queue"] == queue.metadata.name
     assert charged["preemptible"]
     assert f'"node":"{node.metadata.name}"' in (group.metadata.annotations or {})[names.PLAN]
-    (intent,) = read(found.room or "").record.intents
-    assert (intent.namespace, intent.places[0].node) == (pod.metadata.namespace, node.metadata.name)
+    (nomination,) = read(found.room or "").record.nominations
+    assert (nomination.namespace, nomination.places[0].node) == (pod.metadata.namespace, node.metadata.name)
     assert queue.metadata.name in found.queue_use
 
 
@@ -247,7 +247,7 @@ def test_no_text_of_the_schedulers_records_is_left() -> None:
     def canary(number: int) -> str:
         return f"canary-{number}"
 
-    intent = Intent(
+    nomination = Nomination(
         id=f"{canary(1)}-0",
         action=Action.RECLAIM,
         namespace=canary(2),
@@ -269,9 +269,9 @@ def test_no_text_of_the_schedulers_records_is_left() -> None:
         version=VERSION,
         taken_at="2026-11-27T04:00:00Z",
         unread=[canary(15)],
-        room=written(Record(intents=(intent,), evicted={canary(16): (1,)})),
+        room=written(Record(nominations=(nomination,), evicted={canary(16): (1,)})),
         queue_use=counts_written(UseOverTime(of={canary(17): (1, 2, 3)})),
     )
     assert "canary" not in write(anonymized(found)).decode()
-    (after,) = read(anonymized(found).room or "").record.intents
+    (after,) = read(anonymized(found).room or "").record.nominations
     assert after.places[0].node.startswith("n")

@@ -20,7 +20,7 @@ def test_what_is_written_is_read_again() -> None:
         version=VERSION,
         taken_at="2026-11-27T04:00:00Z",
         missing=["jobs"],
-        room='{"intents":[],"evicted":{}}',
+        room='{"nominations":[],"evicted":{}}',
         nodes=[Node(metadata=ObjectMeta(name="n", uid="1"))],
         pods=[Pod(metadata=ObjectMeta(name="p", namespace="a", uid="2"))],
     )

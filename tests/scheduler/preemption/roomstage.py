@@ -1,4 +1,4 @@
-"""A small cluster on which room is made: a server, and processes that follow it, write intents and evict."""
+"""A small cluster on which room is made: a server, and processes that follow it, write nominations and evict."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kube.lead.secondary import Secondary
 from kube.watch.reflector import Reflector
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import GiveUp, MakeRoom
-from scheduler.core.model.preemption import Action, Ended, Intent, Place, Victim
+from scheduler.core.model.preemption import Action, Ended, Nomination, Place, Victim
 from scheduler.core.model.settings import Settings
 from scheduler.core.preemption.eviction_history import piece_names
 from scheduler.core.preemption.nomination_record import Record, read
@@ -81,18 +81,18 @@ class Process:
         self._scope = anyio.CancelScope()
 
     @property
-    def intents(self) -> list[Intent]:
+    def nominations(self) -> list[Nomination]:
         """What stands, the oldest first."""
-        return list(self.cache.cluster.commits.intents.all())
+        return list(self.cache.cluster.commits.nominations.all())
 
-    def decide(self, *intents: Intent) -> None:
+    def decide(self, *nominations: Nomination) -> None:
         """Take what a decision would have made."""
         self.cache.cluster.snapshot()
-        for intent in intents:
-            self.making.take(MakeRoom(intent))
+        for nomination in nominations:
+            self.making.take(MakeRoom(nomination))
 
-    def give_up(self, intent: Intent, because: Ended = Ended.BETTER_PLACE) -> None:
-        self.making.take(GiveUp(intent.id, because))
+    def give_up(self, nomination: Nomination, because: Ended = Ended.BETTER_PLACE) -> None:
+        self.making.take(GiveUp(nomination.id, because))
 
     async def start(self, tasks: TaskGroup) -> None:
         """Follow, and lead."""
@@ -152,7 +152,7 @@ class Stage:
 
     def _written_victims(self) -> set[str]:
         text = self.text()
-        return {victim.name for intent in read(text).record.intents for victim in intent.victims}
+        return {victim.name for nomination in read(text).record.nominations for victim in nomination.victims}
 
     def text(self) -> str:
         """The record as the server has it."""
@@ -213,7 +213,7 @@ class Stage:
             await self.api.patch(PODS, name, {"status": running}, namespace=NS, subresource="status")
         return made.metadata.uid
 
-    def intent(
+    def nomination(
         self,
         name: str,
         holder: str,
@@ -221,8 +221,8 @@ class Stage:
         action: Action = Action.RECLAIM,
         group: str = "",
         namespace: str = NS,
-    ) -> Intent:
-        return Intent(
+    ) -> Nomination:
+        return Nomination(
             id=name,
             action=action,
             namespace=namespace,

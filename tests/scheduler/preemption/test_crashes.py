@@ -22,13 +22,13 @@ def is_write(call: Call) -> bool:
 
 
 async def story(at: Stage, process: Process) -> None:
-    """Two intents are written and carried out; one is given up, another one follows, and the first is revised."""
-    process.decide(at.intent("h-0", "h", "v0", "v1"), at.intent("i-0", "i", "v2"))
+    """Two nominations are written and carried out; one is given up, another one follows, and the first is revised."""
+    process.decide(at.nomination("h-0", "h", "v0", "v1"), at.nomination("i-0", "i", "v2"))
     await anyio.sleep(2)
-    process.give_up(process.intents[1], Ended.BOUND)
-    process.decide(at.intent("j-0", "j", "v3"))
+    process.give_up(process.nominations[1], Ended.BOUND)
+    process.decide(at.nomination("j-0", "j", "v3"))
     await anyio.sleep(2)
-    process.decide(at.intent("h-0", "h", "v0", "v1", "v4"))
+    process.decide(at.nomination("h-0", "h", "v0", "v1", "v4"))
     await anyio.sleep(120)
 
 
@@ -69,11 +69,13 @@ async def after(at: Stage, strike: int, *, is_after: bool) -> list[str]:
     """What is wrong after the next process has led for a while."""
     second = Process(at, "scheduler-2")
     await second.start(at.tasks)
-    on_record = [intent.id for intent in at.record.intents]
+    on_record = [nomination.id for nomination in at.record.nominations]
     wrong = []
-    if [intent.id for intent in second.intents] != on_record:
-        wrong.append(f"it lets stand {[intent.id for intent in second.intents]}, and {on_record} is written")
-    written = {victim.name for intent in at.record.intents for victim in intent.victims}
+    if [nomination.id for nomination in second.nominations] != on_record:
+        wrong.append(
+            f"it lets stand {[nomination.id for nomination in second.nominations]}, and {on_record} is written"
+        )
+    written = {victim.name for nomination in at.record.nominations for victim in nomination.victims}
     await anyio.sleep(120)
     there = {pod.metadata.name for pod in (await at.api.list(PODS, namespace=NS)).items}
     if left := written & there:
@@ -81,8 +83,8 @@ async def after(at: Stage, strike: int, *, is_after: bool) -> list[str]:
     evicted = at.evictions()
     if len(set(evicted)) != len(evicted):
         wrong.append(f"evicted twice: {evicted}")
-    if (free := second.free_gpus()) != len(evicted) - len(second.intents):
-        wrong.append(f"{free} GPUs are free: {len(evicted)} pods left one, and {len(second.intents)} wait for one")
+    if (free := second.free_gpus()) != len(evicted) - len(second.nominations):
+        wrong.append(f"{free} GPUs are free: {len(evicted)} pods left one, and {len(second.nominations)} wait for one")
     if at.unwritten:
         wrong.append(f"evicted before it was written: {at.unwritten}")
     return [f"write {strike}, {'after' if is_after else 'before'}: {each}" for each in wrong]

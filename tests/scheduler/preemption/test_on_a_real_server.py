@@ -18,7 +18,7 @@ from kube.client.api import Api
 from kube.client.http import HttpTransport
 from kube.client.resources import CONFIG_MAPS, NAMESPACES, POD_DISRUPTION_BUDGETS, PODS
 from kube.client.retry import Retry
-from scheduler.core.model.preemption import Action, FailedClaim, Intent, Place, Victim
+from scheduler.core.model.preemption import Action, FailedClaim, Nomination, Place, Victim
 from scheduler.core.preemption.eviction_history import Hour, piece_names
 from scheduler.core.preemption.nomination_record import MOST_BYTES, MOST_CLAIMS, Record, sent_bytes, written
 from scheduler.core.preemption.record_shares import added
@@ -56,22 +56,22 @@ async def api(control_plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Api]
         yield api
 
 
-def intent(number: int, *, victims: int = 1) -> Intent:
-    """An intent that has nothing in common with those of other numbers."""
+def nomination(number: int, *, victims: int = 1) -> Nomination:
+    """A nomination that has nothing in common with those of other numbers."""
     uids = [str(uuid.UUID(int=(number << 64) + at)) for at in range(victims + 1)]
     gone = (
         Victim(pod_uid=uid, namespace=f"namespace-{number}", name=f"pod-{at}", node="n1", owner=f"owner-{number}")
         for at, uid in enumerate(uids[1:])
     )
     places = (Place(uids[0], "n1"),)
-    return Intent(id=f"{uids[0]}-0", action=Action.RECLAIM, namespace=NS, places=places, victims=tuple(gone))
+    return Nomination(id=f"{uids[0]}-0", action=Action.RECLAIM, namespace=NS, places=places, victims=tuple(gone))
 
 
 async def test_a_record_as_large_as_it_may_be_is_taken_and_read_back(api: Api) -> None:
     record, hour = Record(), Hour()
     for taker in range(40):
         many = [
-            msgspec.structs.replace(intent(taker << 16 | number), namespace=f"taker-{taker}")
+            msgspec.structs.replace(nomination(taker << 16 | number), namespace=f"taker-{taker}")
             for number in range(3000 // (taker + 1))
         ]
         record, hour = added(record, hour, many, now_s=1_800_000_000)
@@ -80,10 +80,10 @@ async def test_a_record_as_large_as_it_may_be_is_taken_and_read_back(api: Api) -
     ours = RoomRecord(api)
     await ours.read()
     assert await ours.write(record, hour, claims) is Wrote.WRITTEN
-    assert await ours.write(Record(record.intents[1:]), hour, claims) is Wrote.WRITTEN
+    assert await ours.write(Record(record.nominations[1:]), hour, claims) is Wrote.WRITTEN
     theirs = RoomRecord(api)
     await theirs.read()
-    assert theirs.record.intents == record.intents[1:]
+    assert theirs.record.nominations == record.nominations[1:]
     assert (theirs.hour, theirs.claims) == (hour, claims)
 
 
@@ -92,7 +92,7 @@ async def test_of_two_leaders_the_second_one_loses_its_write_and_reads(api: Api)
     for record in (one, two):
         await record.read()
     for number in range(2):  # the first time the record is created, then it is changed
-        first, second = Record((intent(number),)), Record((intent(10 + number),))
+        first, second = Record((nomination(number),)), Record((nomination(10 + number),))
         assert await one.write(first, Hour(), {}) is Wrote.WRITTEN
         assert await two.write(second, Hour(), {}) is Wrote.OVERTAKEN
         assert two.record == first

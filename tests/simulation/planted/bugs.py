@@ -227,7 +227,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     ),
     "P-unwritten": Bug(
         "nobody knows why a pod was taken",
-        "pods are evicted, and then the intent is written that names them",
+        "pods are evicted, and then the nomination is written that names them",
         _on(rooms.EvictsFirst, SCHEDULER),
     ),
     "P-victims": Bug(

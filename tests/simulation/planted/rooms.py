@@ -9,7 +9,7 @@ import msgspec
 from typing_extensions import override
 
 from kube.client.transport import Response
-from scheduler.core.assumed.nominations import Intents
+from scheduler.core.assumed.nominations import Nominations
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.allowance import LIMITS, Limits
 from scheduler.core.decide.snapshot import Snapshot
@@ -40,14 +40,14 @@ _FAILURES: Final = 8
 
 
 class KeepsNothing(Cluster):
-    """Nodes are not charged with what intents keep."""
+    """Nodes are not charged with what nominations keep."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self.commits.intents.__class__ = _KeepingNothing
+        self.commits.nominations.__class__ = _KeepingNothing
 
 
-class _KeepingNothing(Intents):
+class _KeepingNothing(Nominations):
     __slots__ = ()
 
     @override
@@ -90,20 +90,22 @@ class EvictsFirst(Wire):
 
 
 def _victims(body: bytes) -> Iterator[nominations.Victim]:
-    for intent in nominations.intents(msgspec.json.decode(body)):
-        yield from intent.victims
+    for nomination in nominations.nominations(msgspec.json.decode(body)):
+        yield from nomination.victims
 
 
 class DropsWhatIsFree(Cluster):
-    """An intent is over as soon as all its victims are gone, and its holder backs off as after failed attempts."""
+    """A nomination is over as soon as all its victims are gone, and its holder backs off as after failed attempts."""
 
     @override
     def decide(self, now_ns: int, limits: Limits = LIMITS, *, wall_s: int = 0) -> Plan:
-        standing, over = self.commits.intents, list[GiveUp]()
-        for intent in standing.all():
-            if not standing.is_ending(intent.id) and not any(self.pod(victim.pod_uid) for victim in intent.victims):
-                over.append(GiveUp(intent.id, Ended.PLACE_TAKEN))
-                for place in intent.places:
+        standing, over = self.commits.nominations, list[GiveUp]()
+        for nomination in standing.all():
+            if not standing.is_ending(nomination.id) and not any(
+                self.pod(victim.pod_uid) for victim in nomination.victims
+            ):
+                over.append(GiveUp(nomination.id, Ended.PLACE_TAKEN))
+                for place in nomination.places:
                     for _ in range(_FAILURES):
                         self.commits.failed(place.pod_uid, place.node, "dropped", now_ns=now_ns)
         plan = super().decide(now_ns, limits, wall_s=wall_s)

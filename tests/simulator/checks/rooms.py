@@ -1,4 +1,4 @@
-"""Records of intents for the checker's tests, made without the product's code."""
+"""Records of nominations for the checker's tests, made without the product's code."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 from simulator.checks.checker import NODES, ROOM
 from tests.simulator.made_up import NODE, Story, node, pod, version
 
-Intent = dict[str, Any]
+Nomination = dict[str, Any]
 
 
-def intent(
+def nomination(
     holders: str, victims: str, *, id_: str = "", at: str = NODE, devices: Any = (), action: str = "consolidation"
-) -> Intent:
+) -> Nomination:
     """Room for some pods by the going of others, all on one node; names are separated by spaces."""
     return {
         "id": id_ or f"for {holders}",
@@ -24,9 +24,9 @@ def intent(
     }
 
 
-def record(*intents: Intent, at: int = 0, text: str | None = None) -> dict[str, Any]:
+def record(*nominations: Nomination, at: int = 0, text: str | None = None) -> dict[str, Any]:
     """A version of the ConfigMap."""
-    data = {"room": json.dumps({"intents": list(intents), "evicted": {}}) if text is None else text}
+    data = {"room": json.dumps({"nominations": list(nominations), "evicted": {}}) if text is None else text}
     raw = {"metadata": {"namespace": "kai-scheduler", "name": "moorage-room", "uid": "uid-room"}, "data": data}
     return version(raw, at) if at else raw
 
@@ -53,9 +53,9 @@ class RoomStory(Story):
         self.number += 1
         return self.number
 
-    def records(self, *intents: Intent, at: int = 0) -> RoomStory:
+    def records(self, *nominations: Nomination, at: int = 0) -> RoomStory:
         """The record is written, and seen at once."""
-        self.sees(record(*intents, at=at or self._next()), kind=ROOM)
+        self.sees(record(*nominations, at=at or self._next()), kind=ROOM)
         return self
 
     def evicts(self, name: str, code: int = 201) -> RoomStory:

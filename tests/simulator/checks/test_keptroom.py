@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from simulator.checks.checker import BIND_REQUESTS, NODES
-from tests.simulator.checks.rooms import RoomStory, holding, intent
+from tests.simulator.checks.rooms import RoomStory, holding, nomination
 from tests.simulator.made_up import node, pod, reservation, share, version
 
 
 def freed(*more: dict[str, Any]) -> RoomStory:
     """``v`` has gone for ``h``."""
-    return RoomStory().records(intent("h", "v"), *more).evicts("v").goes("v")
+    return RoomStory().records(nomination("h", "v"), *more).evicts("v").goes("v")
 
 
 def test_a_pod_that_is_bound_on_what_was_freed_for_another_breaks_s14() -> None:
@@ -51,11 +51,11 @@ def test_a_holder_that_is_bound_elsewhere_within_a_minute_was_on_its_way(seconds
 
 def test_what_victims_still_have_is_kept_by_that() -> None:
     """Two are to go for one of two GPUs: while one of them is there, the other one's GPU is anybody's."""
-    story = RoomStory().records(intent("h", "v w")).evicts("v").goes("v")
+    story = RoomStory().records(nomination("h", "v w")).evicts("v").goes("v")
     assert story.binds("x").broken() == set()
     story = RoomStory()
     story.sees(holding("h", 2, node=""))
-    story.records(intent("h", "v w")).evicts("v").goes("v")
+    story.records(nomination("h", "v w")).evicts("v").goes("v")
     assert story.binds("x").broken() == {"S14"}
 
 
@@ -70,11 +70,11 @@ def test_a_pod_that_uses_nothing_of_what_was_freed_may_come() -> None:
 
 
 def test_a_victim_that_is_still_there_has_freed_nothing() -> None:
-    story = RoomStory().records(intent("h", "v")).evicts("v").goes("w").binds("x")
+    story = RoomStory().records(nomination("h", "v")).evicts("v").goes("w").binds("x")
     assert story.broken() == set()
 
 
-def test_room_of_an_intent_that_is_over_is_anybodys() -> None:
+def test_room_of_a_nomination_that_is_over_is_anybodys() -> None:
     assert freed().records().binds("x").broken() == set()
 
 
@@ -85,7 +85,7 @@ def test_an_end_that_is_told_of_late_counts_from_when_it_was_written() -> None:
     assert story.binds("x").records(at=ended).broken() == set()
 
 
-def test_an_intent_that_ends_after_the_binding_stood_then() -> None:
+def test_a_nomination_that_ends_after_the_binding_stood_then() -> None:
     assert freed().binds("x").records().broken() == {"S14"}
 
 
@@ -94,18 +94,18 @@ def test_room_of_a_holder_that_is_gone_is_anybodys() -> None:
 
 
 def test_room_is_kept_until_all_of_a_gang_are_placed() -> None:
-    story = RoomStory().records(intent("h g", "v w")).evicts("v").evicts("w").goes("v").goes("w")
+    story = RoomStory().records(nomination("h g", "v w")).evicts("v").evicts("w").goes("v").goes("w")
     assert story.binds("h").binds("x").broken() == {"S14"}
-    story = RoomStory().records(intent("h g", "v w")).evicts("v").evicts("w").goes("v").goes("w")
+    story = RoomStory().records(nomination("h g", "v w")).evicts("v").evicts("w").goes("v").goes("w")
     assert story.binds("h").binds("g").broken() == set()
 
 
 def test_a_younger_holder_before_an_older_one_breaks_s14() -> None:
-    assert freed(intent("g", "w")).binds("g").broken() == {"S14"}
+    assert freed(nomination("g", "w")).binds("g").broken() == {"S14"}
 
 
 def test_an_older_holder_may_have_what_was_freed_for_a_younger_one() -> None:
-    story = RoomStory().records(intent("h", "v"), intent("g", "w")).evicts("w").goes("w")
+    story = RoomStory().records(nomination("h", "v"), nomination("g", "w")).evicts("w").goes("w")
     assert story.binds("h").broken() == set()
 
 
@@ -133,7 +133,7 @@ def test_a_part_of_a_device_is_kept_for_its_holder() -> None:
         made.sees(node(gpus=3), kind=NODES).sees(reservation("r", "g"))
         made.sees(shared("a", 500_000_000)).sees(shared("b", 500_000_000))
         made.sees(share("h2", "", "0.5", node=""))
-        made.records(intent("h2", "a", devices=[{"group": "g", "nano": 500_000_000}])).evicts("a")
+        made.records(nomination("h2", "a", devices=[{"group": "g", "nano": 500_000_000}])).evicts("a")
         made.sees(version(shared("a", 500_000_000), 90), event="DELETED")
         made.number = 100
         return made

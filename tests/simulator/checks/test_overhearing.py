@@ -1,4 +1,4 @@
-"""A simulated run judges evictions by the record of intents as it is stored."""
+"""A simulated run judges evictions by the record of nominations as it is stored."""
 
 from __future__ import annotations
 
@@ -53,9 +53,12 @@ async def test_an_eviction_is_held_against_the_record_that_is_stored(name: str, 
         assert await running.until_idle()
         uids = {raw["metadata"]["name"]: raw["metadata"]["uid"] for raw in running.pods}
         victim = ["=" + uids["v"], "default", "v", "node-0", "=owner"]
-        intent = {"id": "a", "places": [["=" + uids["h"], "node-0"]], "victims": [victim]}
+        nomination = {"id": "a", "places": [["=" + uids["h"], "node-0"]], "victims": [victim]}
         scheduler = Api(running.server.transport("scheduler"), retry=Retry(random.Random(1)))
-        written = {"metadata": {"name": name}, "data": {"room": json.dumps({"intents": [intent], "evicted": {}})}}
+        written = {
+            "metadata": {"name": name},
+            "data": {"room": json.dumps({"nominations": [nomination], "evicted": {}})},
+        }
         await scheduler.create(CONFIG_MAPS, written, namespace=namespace)
         await scheduler.evict("default", "v", uid=uids["v"])
         assert await running.until_idle()

@@ -1,4 +1,4 @@
-"""A cluster at rest as each node pool has it, and the queues and intents of each."""
+"""A cluster at rest as each node pool has it, and the queues and nominations of each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from simulator.checks.facts import PodFacts
 from simulator.checks.fit import Room
 from simulator.checks.messages import Scene
 from simulator.checks.pools import Pools
-from tests.simulator.checks.rooms import RoomStory, holding, intent
+from tests.simulator.checks.rooms import RoomStory, holding, nomination
 from tests.simulator.made_up import Story
 from wire import names
 
@@ -96,12 +96,12 @@ def test_a_pod_that_changes_pools_is_judged_in_its_queue_by_what_comes_after() -
 def test_nobody_is_taken_by_the_scheduler_of_another_pool(pool: str, broken: set[str]) -> None:
     story = RoomStory(is_divided=True)
     story.sees(_of(pool, holding("v"))).after(60)
-    assert story.records(intent("h", "v")).broken() == broken
+    assert story.records(nomination("h", "v")).broken() == broken
 
 
 @pytest.mark.parametrize(("pool", "broken"), [("", {"S14"}), ("a", {"S5"})])
 def test_what_victims_left_is_kept_from_pods_of_the_pool(pool: str, broken: set[str]) -> None:
-    story = RoomStory(is_divided=True).records(intent("h", "v")).evicts("v").goes("v")
+    story = RoomStory(is_divided=True).records(nomination("h", "v")).evicts("v").goes("v")
     story.sees(_of(pool, holding("y", node=""))).after(60)
     assert story.sees(_of(pool, holding("y"))).broken() == broken
 

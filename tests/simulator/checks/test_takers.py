@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulator.checks.rooms import RoomStory, holding, intent
+from tests.simulator.checks.rooms import RoomStory, holding, nomination
 
 
 class Taking(RoomStory):
@@ -15,7 +15,7 @@ class Taking(RoomStory):
         holder, victim = f"h{number}", f"v{number}"
         self.sees(holding(victim, namespace=of))
         self.sees(holding(holder, node=""))
-        made = intent(holder, victim)
+        made = nomination(holder, victim)
         made["victims"] = [[f"=uid-{victim}", of, victim, "n1", f"=owner-{victim}"]]
         self.records(made)
         self.writes("create", "pods", victim, subresource="eviction", namespace=of, code=is_code, version=self._next())

@@ -1,4 +1,4 @@
-"""S7 of intents: cores go whole, urgency and queues are right, and minimum runtimes are over."""
+"""S7 of nominations: cores go whole, urgency and queues are right, and minimum runtimes are over."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from simulator.checks.checker import POD_GROUPS, QUEUES
 from simulator.checks.limits import Lateness
-from tests.simulator.checks.rooms import RoomStory, holding, intent
+from tests.simulator.checks.rooms import RoomStory, holding, nomination
 from tests.simulator.made_up import pod_group
 
 
@@ -54,38 +54,38 @@ def gang(minimum: int, members: str, *, lateness: Lateness = Lateness()) -> Room
     ],
 )
 def test_a_core_goes_whole_or_stays(minimum: int, victims: str, broken: set[str]) -> None:
-    assert gang(minimum, "a b c").records(intent("h", victims)).broken() == broken
+    assert gang(minimum, "a b c").records(nomination("h", victims)).broken() == broken
 
 
-def test_a_core_that_goes_by_two_intents_goes_whole() -> None:
-    assert gang(2, "a b").records(intent("h", "a"), intent("g", "b")).broken() == set()
+def test_a_core_that_goes_by_two_nominations_goes_whole() -> None:
+    assert gang(2, "a b").records(nomination("h", "a"), nomination("g", "b")).broken() == set()
 
 
 def test_the_rest_of_a_gang_that_was_below_its_minimum_may_go_in_part() -> None:
     story = gang(3, "a b c")
     story.sees(pod_group("ring", 4), kind=POD_GROUPS)
-    assert story.later(60).records(intent("h", "a")).broken() == set()
+    assert story.later(60).records(nomination("h", "a")).broken() == set()
 
 
 def test_a_member_that_has_succeeded_stays_in_the_count() -> None:
     story = gang(2, "a b c")
     story.sees(holding("c", annotations={"pod-group-name": "ring"}, phase="Succeeded"))
-    assert story.later(60).records(intent("h", "a")).broken() == set()
+    assert story.later(60).records(nomination("h", "a")).broken() == set()
 
 
 def test_who_decides_may_not_have_heard_of_a_member_that_left_or_came_just_now() -> None:
     left = gang(2, "a b c").goes("c", annotations={"pod-group-name": "ring"})
-    assert left.later(1).records(intent("h", "a")).broken() == set()
-    assert left.later(60).records(intent("h", "b")).broken() == {"S7"}
+    assert left.later(1).records(nomination("h", "a")).broken() == set()
+    assert left.later(60).records(nomination("h", "b")).broken() == {"S7"}
     came = gang(2, "a b")
     came.sees(started(holding("c", annotations={"pod-group-name": "ring"})))
-    assert came.later(1).records(intent("h", "a b")).broken() == set()
+    assert came.later(1).records(nomination("h", "a b")).broken() == set()
 
 
 def test_a_pod_group_that_was_changed_just_now_is_not_judged() -> None:
     story = gang(2, "a b c")
     story.sees(pod_group("ring", 3), kind=POD_GROUPS)
-    assert story.later(1).records(intent("h", "a")).broken() == set()
+    assert story.later(1).records(nomination("h", "a")).broken() == set()
 
 
 # --- who takes from whom ---------------------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ def test_a_pod_group_that_was_changed_just_now_is_not_judged() -> None:
 def test_preemption_takes_from_pods_of_lower_priority(of_holder: int, of_victim: int, broken: set[str]) -> None:
     story = RoomStory()
     story.sees(urgent(holding("low"), of_victim)).sees(urgent(holding("high", node=""), of_holder))
-    assert story.later(60).records(intent("high", "low", action="preempt")).broken() == broken
+    assert story.later(60).records(nomination("high", "low", action="preempt")).broken() == broken
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def taken_from_a(action: str, name: str, *, has_queues: bool) -> set[str]:
     for each in "ab" if has_queues else "":
         story.sees(queue(each), kind=QUEUES)
     story.sees(holding("low", **in_queue("a"))).sees(urgent(holding("high", node="", **in_queue(name)), 50))
-    return story.later(60).records(intent("high", "low", action=action)).broken()
+    return story.later(60).records(nomination("high", "low", action=action)).broken()
 
 
 # --- minimum runtimes ------------------------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ def below(action: str, *queues: dict[str, Any], run_s: float, lateness: Lateness
     story.sees(started(holding("low", **in_queue("v"))))
     holder = "v" if action == "preempt" else "w"
     story.sees(urgent(holding("high", node="", **in_queue(holder)), 50))
-    return story.later(run_s).records(intent("high", "low", action=action)).broken()
+    return story.later(run_s).records(nomination("high", "low", action=action)).broken()
 
 
 TOP = queue("d1", preemptMinRuntime="40s", reclaimMinRuntime="1m30s")
@@ -171,7 +171,7 @@ def test_a_gang_is_as_old_as_its_minimum_and_pods_above_it_are_not_protected() -
         story.sees(started(holding(name, annotations={"pod-group-name": "ring"})))
         story.later(20)
     story.sees(urgent(holding("high", node=""), 50))
-    assert story.records(intent("high", "a b c", action="preempt")).broken() == set()
+    assert story.records(nomination("high", "a b c", action="preempt")).broken() == set()
     story = RoomStory()
     story.sees(queue("default-queue", preemptMinRuntime="50s"), kind=QUEUES)
     story.sees(pod_group("ring", 2), kind=POD_GROUPS)
@@ -179,8 +179,8 @@ def test_a_gang_is_as_old_as_its_minimum_and_pods_above_it_are_not_protected() -
         story.sees(started(holding(name, annotations={"pod-group-name": "ring"})))
         story.later(20)
     story.sees(urgent(holding("high", node=""), 50))
-    assert story.records(intent("high", "c", action="preempt")).checker.findings.all_held
-    assert story.records(intent("high", "a b c", action="preempt")).broken() == {"S7"}
+    assert story.records(nomination("high", "c", action="preempt")).checker.findings.all_held
+    assert story.records(nomination("high", "a b c", action="preempt")).broken() == {"S7"}
 
 
 def test_a_minimum_that_was_lengthened_just_now_may_not_be_known() -> None:
@@ -189,7 +189,7 @@ def test_a_minimum_that_was_lengthened_just_now_may_not_be_known() -> None:
     story.sees(longer[0], kind=QUEUES).sees(started(holding("low", **in_queue("v"))))
     story.later(30)
     story.sees(urgent(holding("high", node="", **in_queue("v")), 50)).sees(longer[1], kind=QUEUES)
-    assert story.later(1).records(intent("high", "low", action="preempt")).broken() == set()
+    assert story.later(1).records(nomination("high", "low", action="preempt")).broken() == set()
 
 
 # --- quotas ----------------------------------------------------------------------------------------------------------
@@ -203,7 +203,7 @@ def reclaimed(quota: float, *, victims: str = "a", after: str = "") -> set[str]:
     for name in "abc":
         story.sees(started(holding(name, **in_queue("v"))))
     story.sees(holding("high", node="", **in_queue("w"))).sees(holding("late", node="", **in_queue("v")))
-    story.later(60).records(intent("high", victims, action="reclaim"))
+    story.later(60).records(nomination("high", victims, action="reclaim"))
     if after:
         story.later(10).sees(holding(after, **in_queue("v")))
     story.later(100)
@@ -222,7 +222,7 @@ def test_pods_that_are_on_their_way_into_a_queue_count_in_it() -> None:
     assert reclaimed(3, after="late") == set()
 
 
-def test_what_goes_for_an_older_intent_counts_no_more() -> None:
+def test_what_goes_for_an_older_nomination_counts_no_more() -> None:
     story = RoomStory()
     for name, amount in (("v", 2), ("w", 2)):
         raw = queue(name)
@@ -232,7 +232,7 @@ def test_what_goes_for_an_older_intent_counts_no_more() -> None:
         story.sees(started(holding(name, **in_queue("v"))))
     for name in ("h1", "h2"):
         story.sees(holding(name, node="", **in_queue("w")))
-    first, second = (intent(f"h{at}", name, action="reclaim") for at, name in ((1, "a"), (2, "b")))
+    first, second = (nomination(f"h{at}", name, action="reclaim") for at, name in ((1, "a"), (2, "b")))
     story.later(60).records(first)
     assert story.checker.findings.all_held
     assert story.records(first, second).broken() == {"S7"}

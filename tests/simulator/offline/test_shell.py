@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from scheduler.core.model.plan import Evict, Plan, Retire
-from scheduler.core.model.preemption import Action, Intent, Place, Victim
+from scheduler.core.model.preemption import Action, Nomination, Place, Victim
 from scheduler.core.model.settings import Settings
 from tests.scheduler.core.objects import bind_request, bound, ended, node, pod, pod_group, reservation
 from tests.simulator.offline.given import JOB, places, shell, tenants
@@ -36,10 +36,10 @@ def test_victims_of_a_decision_that_stands_go_and_come_again() -> None:
         pod("p", gpus=2, priority=5),
         settings=Settings(),
     )
-    intent = Intent(
+    nomination = Nomination(
         id="i", action=Action.PREEMPT, namespace="ns", places=(Place("uid-p", "n1"),), victims=(victim("v"),)
     )
-    made.cluster.commits.intents.put(intent)
+    made.cluster.commits.nominations.put(nomination)
     made.finish_what_is_under_way()
     assert (places(made), made.evictions) == ({"p": "", "v": ""}, 1)
     assert made.current["uid-v"] == "uid-v~1"

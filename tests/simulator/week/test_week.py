@@ -40,7 +40,7 @@ def test_sums_agree_and_no_more_gpus_are_used_than_there_are() -> None:
 
 def test_nothing_is_lost_without_evictions() -> None:
     week = _ran(makes_room=False)
-    assert (week.intents, week.ended, sum(hour.lost_milli_s for hour in week.hours)) == (0, {}, 0)
+    assert (week.nominations, week.ended, sum(hour.lost_milli_s for hour in week.hours)) == (0, {}, 0)
 
 
 def test_making_room_gives_a_queue_what_it_is_owed_and_costs_work_of_others() -> None:
@@ -50,7 +50,7 @@ def test_making_room_gives_a_queue_what_it_is_owed_and_costs_work_of_others() ->
     )
     owed = [sum(hour.owed_milli_s for hour in week.hours) for week in (off, on)]
     quiet, busy = on.queues
-    assert on.intents > 0
+    assert on.nominations > 0
     assert owed[1] * 10 < owed[0]
     assert busy.lost_milli_s > 0 == quiet.lost_milli_s
     assert quiet.waits.median_s < off.queues[0].waits.median_s

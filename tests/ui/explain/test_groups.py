@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from runtime.options.selection import GROUP, POD
-from scheduler.core.model.preemption import Action, FailedClaim, Intent, Place, RoomFacts, Victim
+from scheduler.core.model.preemption import Action, FailedClaim, Nomination, Place, RoomFacts, Victim
 from scheduler.core.model.settings import Settings
 from tests.scheduler.core.nodes.mounting import mounting
 from tests.scheduler.core.objects import (
@@ -143,7 +143,9 @@ def test_both_are_told_who_goes_for_whom_by_which_rule() -> None:
     made = cluster(node(gpus=1), pod("low", gpus=1, bound_to="n1"), pod("p", gpus=1))
     victims = (Victim(pod_uid="uid-low", namespace="ns", name="low", node="n1", owner="o"),)
     place = Place("uid-p", "n1")
-    made.commits.intents.put(Intent(id="i", action=Action.PREEMPT, namespace="ns", places=(place,), victims=victims))
+    made.commits.nominations.put(
+        Nomination(id="i", action=Action.PREEMPT, namespace="ns", places=(place,), victims=victims)
+    )
     rule = "(preempt: its priority is lower, in the same queue), 0 of 1 are gone:"
     assert f"Evicted for it {rule}" in lines(made)
     assert f"Evicted for ns/p {rule}" in lines(made, "low")

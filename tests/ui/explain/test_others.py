@@ -9,7 +9,7 @@ from scheduler.core.what_if.group_changes import Members
 from scheduler.core.what_if.known_ends import KnownEnd, Wait
 from scheduler.core.what_if.node_changes import Ended
 from scheduler.core.what_if.suggestions import Suggestion
-from ui.explain.views import GroupView, IntentView, RoomView, VictimView, suggested_to, without_others
+from ui.explain.views import GroupView, NominationView, RoomView, VictimView, suggested_to, without_others
 
 OURS = VictimView(namespace="ns", name="ours", node="n1")
 THEIRS = VictimView(namespace="secret", name="theirs", node="n1")
@@ -23,7 +23,7 @@ VIEW = GroupView(
     starts=False,
     room=RoomView(is_possible=True, message="Pods that may be evicted for it: 2", victims=(OURS, THEIRS)),
     evictions=(
-        IntentView(
+        NominationView(
             rule="reclaim",
             message="Evicted for secret/theirs (reclaim), 0 of 2 are gone",
             is_for_this=False,

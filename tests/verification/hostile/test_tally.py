@@ -57,9 +57,9 @@ def test_it_counts_what_did_not_hold() -> None:
 
 
 def test_it_says_how_much_room_was_made_and_in_how_many_runs() -> None:
-    made = RoomMade(intents=3, served=2, revised=1, evictions=4, refused=1)
+    made = RoomMade(nominations=3, served=2, revised=1, evictions=4, refused=1)
     told = list(tally(judged(1, room=made), judged(2, room=made), judged(3)).lines(1.0))
-    expected = "room made in 2 runs: 6 intents, 4 served, 2 revised; 8 evictions, 2 refused"
+    expected = "room made in 2 runs: 6 nominations, 4 served, 2 revised; 8 evictions, 2 refused"
     assert [line for line in told if line.startswith("room made")] == [expected]
 
 

@@ -24,18 +24,18 @@ def mistake(what: str, config: Config, violates: str, **choices: Any) -> Mistake
 
 
 MISTAKES: tuple[Mistake, ...] = (
-    mistake("the first eviction is asked before the intent is written", ONE, "S7", record_first=False),
+    mistake("the first eviction is asked before the nomination is written", ONE, "S7", record_first=False),
     mistake("what was freed is not charged", ONE, "S14", charges=False),
     mistake("what was freed is free before the end is on record", ONE, "S14", charges_until_written=False),
     mistake(
-        "the record drops an intent while its victims are being asked",
+        "the record drops a nomination while its victims are being asked",
         replace(ONE, left=Left(goes=1)),
         "S7",
         waits_for_answers=False,
     ),
     mistake("a new leader decides before it has read the record", replace(ONE, left=CRASH), "S14", reads_first=False),
     mistake(
-        "a new leader does not write before it acts, and a late write takes its intent from the record",
+        "a new leader does not write before it acts, and a late write takes its nomination from the record",
         replace(EITHER, refused=(1,), left=CRASH),
         "S7",
         takes_over=False,
@@ -46,9 +46,9 @@ MISTAKES: tuple[Mistake, ...] = (
         "S7",
         writes_after_doubt=False,
     ),
-    mistake("a younger intent is served first", TWO, "S14: what an older intent freed", oldest_first=False),
+    mistake("a younger nomination is served first", TWO, "S14: what an older nomination freed", oldest_first=False),
     mistake("two leaders' writes both succeed", replace(BOTH, leaders=2), "S7", record_at_rv=False),
-    mistake("a pod is taken that another intent takes", TWO, "S13", spares_victims=False),
+    mistake("a pod is taken that another nomination takes", TWO, "S13", spares_victims=False),
     mistake("room is made again for whom it is being made", EITHER, "S13", one_for_each=False),
     mistake(
         "a pod is evicted for one that is gone", replace(ONE, left=Left(goes=1)), "S13", looks_at_holders=False

@@ -103,8 +103,8 @@ class LeaseDeleted(Timed, frozen=True, kw_only=True, tag="lease-deleted"):
 
 #: What is not judged from the restore until the machines have caught up: devices are used by pods that are unknown (S1,
 #: S2), pods run elsewhere than where they are bound, or are bound no more (S3, S5), a gang is in part what it was (S4),
-#: a gang's rest is evicted by who saw another gang (S7), books are older than the use of the devices (S8), ledgers
-#: are of what is undone (S12), and so are the record of intents (S13, S14) and claims (S15 to S17). S10 says no more.
+#: a gang's rest is evicted by who saw another gang (S7), books are older than the use of the devices (S8), ledgers are
+#: of what is undone (S12), and so are the record of nominations (S13, S14) and claims (S15 to S17). S10 says no more.
 UNDONE: Final = frozenset({"S1", "S2", "S3", "S4", "S5", "S7", "S8", "S10", "S12", "S13", "S14", "S15", "S16", "S17"})
 _RESTORE_LOOK_S: Final = 0.25
 

@@ -111,7 +111,7 @@ _LOOK_S: Final = 0.05
 
 
 class RoomConflict(Requests, frozen=True, kw_only=True, tag="room-conflict"):
-    """409 to writes of the record of intents: another leader was faster, as its answers say."""
+    """409 to writes of the record of nominations: another leader was faster, as its answers say."""
 
     @override
     def _picks(self, call: Call) -> bool:
@@ -123,7 +123,7 @@ class RoomConflict(Requests, frozen=True, kw_only=True, tag="room-conflict"):
 
 
 class RoomDeleted(Timed, frozen=True, kw_only=True, tag="room-deleted"):
-    """Somebody deletes the record of intents, every ``every_s``."""
+    """Somebody deletes the record of nominations, every ``every_s``."""
 
     every_s: float
 
@@ -137,9 +137,9 @@ class RoomDeleted(Timed, frozen=True, kw_only=True, tag="room-deleted"):
                 await anyio.sleep(self.every_s)
 
 
-async def _intents(ground: Ground) -> list[nominations.Intent]:
+async def _nominations(ground: Ground) -> list[nominations.Nomination]:
     found = await ground.insist(lambda: ground.api.get(CONFIG_MAPS, names.ROOM, namespace=names.SYSTEM_NAMESPACE))
-    return [] if found is None else nominations.intents(msgspec.to_builtins(found))
+    return [] if found is None else nominations.nominations(msgspec.to_builtins(found))
 
 
 class HolderGoes(Timed, frozen=True, kw_only=True, tag="holder-goes"):
@@ -153,7 +153,7 @@ class HolderGoes(Timed, frozen=True, kw_only=True, tag="holder-goes"):
         dice, seen = ground.dice(self.kind, self.seed), set[str]()
         with anyio.move_on_after(self.for_s):
             while True:
-                holders = {uid for intent in await _intents(ground) for uid in intent.holders}
+                holders = {uid for nomination in await _nominations(ground) for uid in nomination.holders}
                 for pod in (await ground.api.list(PODS, skip_undecodable=True)).items if holders - seen else ():
                     meta = pod.metadata
                     if meta.uid in holders - seen and dice.randrange(1000) < self.per_mille:
@@ -170,7 +170,7 @@ async def _made(ground: Ground, kind: Resource[Any], body: dict[str, Any], names
 
 
 class QueueVanishes(Timed, frozen=True, kw_only=True, tag="queue-vanishes"):
-    """The queue of a pod that room is made for is deleted with the first intent; at the end it is made again."""
+    """The queue of a pod that room is made for is deleted with the first nomination; at the end it is made again."""
 
     @override
     async def _happen(self, ground: Ground) -> None:
@@ -185,7 +185,7 @@ class QueueVanishes(Timed, frozen=True, kw_only=True, tag="queue-vanishes"):
             await ground.insist(partial(_made, ground, QUEUES, body))
 
     async def _take(self, ground: Ground) -> Any:
-        holders = {uid for intent in await _intents(ground) for uid in intent.holders}
+        holders = {uid for nomination in await _nominations(ground) for uid in nomination.holders}
         if not holders:
             return None
         for pod in (await ground.api.list(PODS, skip_undecodable=True)).items:

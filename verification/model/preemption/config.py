@@ -125,9 +125,9 @@ ROOM_LARGE: Final = (
 class Rules:
     """Each a line of docs/design/room.md, "Orders that must hold"."""
 
-    #: A victim is asked only once the record has the intent.
+    #: A victim is asked only once the record has the nomination.
     record_first: bool = True
-    #: What an intent freed is kept for its holders.
+    #: What a nomination freed is kept for its holders.
     charges: bool = True
     #: ... until the record has its end, if its holders still wait.
     charges_until_written: bool = True
@@ -139,19 +139,19 @@ class Rules:
     writes_after_doubt: bool = True
     #: The record is written at exactly the version that is known.
     record_at_rv: bool = True
-    #: An intent leaves the record only when none of its victims is being asked.
+    #: A nomination leaves the record only when none of its victims is being asked.
     waits_for_answers: bool = True
     #: A victim is asked only while its holders wait.
     looks_at_holders: bool = True
-    #: A victim is asked only while its intent's holders will fit when all its victims are gone.
+    #: A victim is asked only while its nomination's holders will fit when all its victims are gone.
     looks_at_room: bool = True
-    #: The oldest intent has its places first.
+    #: The oldest nomination has its places first.
     oldest_first: bool = True
-    #: No pod is taken that another intent takes.
+    #: No pod is taken that another nomination takes.
     spares_victims: bool = True
     #: A victim is evicted by its UID.
     evicts_by_uid: bool = True
-    #: No group has a second intent.
+    #: No group has a second nomination.
     one_for_each: bool = True
 
 

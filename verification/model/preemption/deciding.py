@@ -15,8 +15,8 @@ from verification.model.preemption.state import (
     GONE,
     LEAVING,
     LIVE,
-    Intent,
     Leader,
+    Nomination,
     Pod,
     Step,
     Victim,
@@ -54,9 +54,9 @@ class Deciding:
                 yield from self._place(world, number, group)
             elif len(members) > 1:
                 yield from self._release(world, members)
-        for intent in leader.known:
-            if intent.id not in leader.over and (why := self._ends(world, leader, intent)):
-                yield ("leader", number, "gives up for", _pods(intent), why), _given_up(world, number, intent)
+        for nomination in leader.known:
+            if nomination.id not in leader.over and (why := self._ends(world, leader, nomination)):
+                yield ("leader", number, "gives up for", _pods(nomination), why), _given_up(world, number, nomination)
         if again := tuple(one for one in leader.shuns if one[0] not in self._config.refused):
             shuns = tuple(one for one in leader.shuns if one not in again)
             yield ("leader", number, "may ask again"), put_leader(world, number, leader._replace(shuns=shuns))
@@ -70,9 +70,9 @@ class Deciding:
                 fits = True
                 after = self._judged(world, group, places)
                 yield ("leader", number, "places", _told(places)), _placed(after, group, places)
-        own = [intent for intent in (*leader.known, *leader.makes) if intent.group == group]
-        stands = any(intent.id not in leader.over for intent in own)
-        is_asking = any(id_ == intent.id for id_, _ in leader.asked for intent in own)
+        own = [nomination for nomination in (*leader.known, *leader.makes) if nomination.group == group]
+        stands = any(nomination.id not in leader.over for nomination in own)
+        is_asking = any(id_ == nomination.id for id_, _ in leader.asked for nomination in own)
         if fits or self._config.groups[group] != TAKES or leader.write or leader.makes:
             return
         if (stands and self._rules.one_for_each) or (is_asking and self._rules.waits_for_answers):
@@ -86,31 +86,31 @@ class Deciding:
             yield tuple(zip(members, nodes, strict=True))
 
     def _has_room(self, world: World, leader: Leader, group: int, places: Places) -> bool:
-        others = [intent for intent in self._charged(leader) if intent.group != group]
+        others = [nomination for nomination in self._charged(leader) if nomination.group != group]
         own = next((at for at, i in enumerate(leader.known) if i.group == group and i.id not in leader.over), None)
         if own is not None and leader.known[own].places == places:
             older = leader.known[:own] if self._rules.oldest_first else ()
-            others = [intent for intent in others if intent in older]
+            others = [nomination for nomination in others if nomination in older]
         return all(self._room(world, node, others) >= need for node, need in _needs(places))
 
-    def _charged(self, leader: Leader) -> list[Intent]:
-        """Intents that charge what they free, as far as a leader knows."""
+    def _charged(self, leader: Leader) -> list[Nomination]:
+        """Nominations that charge what they free, as far as a leader knows."""
         if not self._rules.charges:
             return []
         all_ = (*leader.known, *leader.makes)
         return [one for one in all_ if one.id not in leader.over or self._rules.charges_until_written]
 
-    def _room(self, world: World, node: int, intents: Iterable[Intent]) -> int:
-        """What is free on a node beside these intents and the unbound pods of plans."""
+    def _room(self, world: World, node: int, nominations: Iterable[Nomination]) -> int:
+        """What is free on a node beside these nominations and the unbound pods of plans."""
         left = free(world, node, self._config.nodes[node]) - _planned(world, node)
-        return left - sum(kept(world, one, node) for one in intents if self._stands(world, one))
+        return left - sum(kept(world, one, node) for one in nominations if self._stands(world, one))
 
-    def _stands(self, world: World, intent: Intent) -> bool:
-        """An intent that lost one of its pods charges nothing."""
-        return all(world.pods[slot].life == LIVE for slot, _ in intent.places)
+    def _stands(self, world: World, nomination: Nomination) -> bool:
+        """A nomination that lost one of its pods charges nothing."""
+        return all(world.pods[slot].life == LIVE for slot, _ in nomination.places)
 
     def _judged(self, world: World, group: int, places: Places) -> World:
-        """S14: what others are bound on leaves what standing intents freed; of two intents the older comes first."""
+        """S14: others are bound beside what standing nominations freed; of two nominations the older comes first."""
         own = next((i for i in world.record if i.group == group and i.places == places), None)
         before = world.record[: world.record.index(own)] if own is not None else world.record
         others = [one for one in before if one.group != group and has_all(world, self._members[one.group])]
@@ -118,15 +118,15 @@ class Deciding:
             left = free(world, node, self._config.nodes[node]) - _planned(world, node) - need
             owed = sum(freed(world, one, node) for one in others)
             if left < owed and self._config.is_fenced:
-                which = "an older intent" if own is not None else "an intent"
+                which = "an older nomination" if own is not None else "a nomination"
                 return breaking(world, f"S14: what {which} freed was given to others")
         return world
 
     # --- making room -------------------------------------------------------------------------------------------------
     def _make(self, world: World, number: int, group: int, places: Places) -> Iterator[Step]:
         leader = world.leaders[number]
-        others = [intent for intent in self._charged(leader) if intent.group != group]
-        taken = {victim[:2] for intent in self._charged(leader) for victim in intent.victims}
+        others = [nomination for nomination in self._charged(leader) if nomination.group != group]
+        taken = {victim[:2] for nomination in self._charged(leader) for victim in nomination.victims}
         ways = []
         for node, need in _needs(places):
             missing = need - self._room(world, node, others)
@@ -137,8 +137,8 @@ class Deciding:
         for chosen in product(*ways):
             victims = tuple(victim for of_node in chosen for victim in of_node)
             if victims:
-                intent = Intent(_new_id(world), group, places, victims)
-                after = put_leader(world, number, leader._replace(makes=(intent,)))
+                nomination = Nomination(_new_id(world), group, places, victims)
+                after = put_leader(world, number, leader._replace(makes=(nomination,)))
                 names = " ".join(_name(victim.slot) for victim in victims)
                 yield ("leader", number, "decides: room for", _told(places), "by", names), after
 
@@ -149,17 +149,17 @@ class Deciding:
             if pod.node == node and pod.life == LIVE and self._config.groups[self._config.pods[slot][0]] == GIVES
         ]
 
-    def _ends(self, world: World, leader: Leader, intent: Intent) -> str:
-        """Why an intent is over, "" if it is not."""
-        if any(world.pods[slot].life != LIVE for slot, _ in intent.places):
+    def _ends(self, world: World, leader: Leader, nomination: Nomination) -> str:
+        """Why a nomination is over, "" if it is not."""
+        if any(world.pods[slot].life != LIVE for slot, _ in nomination.places):
             return "who is gone"
-        if not any(waits(world.pods[slot]) for slot, _ in intent.places) or world.plans[intent.group]:
+        if not any(waits(world.pods[slot]) for slot, _ in nomination.places) or world.plans[nomination.group]:
             return "who is placed"
-        if any(is_there(world, one) and one[:2] in leader.shuns for one in intent.victims):
+        if any(is_there(world, one) and one[:2] in leader.shuns for one in nomination.victims):
             return "since an eviction is refused"
-        if any(is_there(world, one) and world.pods[one.slot].life == LEAVING for one in intent.victims):
+        if any(is_there(world, one) and world.pods[one.slot].life == LEAVING for one in nomination.victims):
             return "since a victim stays"
-        return "" if will_fit(world, intent, self._config.nodes) else "since the room is gone"
+        return "" if will_fit(world, nomination, self._config.nodes) else "since the room is gone"
 
     def can_be_helped(self, world: World, group: int) -> bool:
         """Whether a group that waits fits, or room can be made for it: then nobody is done."""
@@ -217,9 +217,9 @@ def _planned(world: World, node: int) -> int:
     return sum(at == node and waits(world.pods[slot]) for plan in world.plans for slot, at in plan)
 
 
-def _given_up(world: World, number: int, intent: Intent) -> World:
+def _given_up(world: World, number: int, nomination: Nomination) -> World:
     leader = world.leaders[number]
-    return put_leader(world, number, leader._replace(over=tuple(sorted((*leader.over, intent.id)))))
+    return put_leader(world, number, leader._replace(over=tuple(sorted((*leader.over, nomination.id)))))
 
 
 def _needs(places: Places) -> list[tuple[int, int]]:
@@ -227,13 +227,13 @@ def _needs(places: Places) -> list[tuple[int, int]]:
 
 
 def _new_id(world: World) -> int:
-    used = {intent.id for intent in world.record}
+    used = {nomination.id for nomination in world.record}
     for leader in world.leaders:
-        used |= {intent.id for intent in (*leader.known, *leader.makes)}
-        used |= {intent.id for write in leader.write for intent in write.intents} | set(leader.over)
+        used |= {nomination.id for nomination in (*leader.known, *leader.makes)}
+        used |= {nomination.id for write in leader.write for nomination in write.nominations} | set(leader.over)
         used |= {id_ for id_, _ in leader.asked}
     for late in world.late:
-        used |= {late.what[0]} if late.kind == "evict" else {intent.id for intent in late.what.intents}
+        used |= {late.what[0]} if late.kind == "evict" else {nomination.id for nomination in late.what.nominations}
     return max(used, default=0) + 1
 
 
@@ -245,5 +245,5 @@ def _told(places: Places) -> str:
     return " ".join(f"{_name(slot)}@n{node}" for slot, node in places)
 
 
-def _pods(intent: Intent) -> str:
-    return " ".join(_name(slot) for slot, _ in intent.places)
+def _pods(nomination: Nomination) -> str:
+    return " ".join(_name(slot) for slot, _ in nomination.places)

@@ -1,6 +1,6 @@
 """Making room as a system to explore (verification/model/explorer.py): its steps, what must hold, and where it ends.
 
-One representative for states that differ in the numbers of intents only.
+One representative for states that differ in the numbers of nominations only.
 
 What is not ours: kubelets, users, schedulers of others, crashes, and requests that land late.
 """
@@ -17,9 +17,9 @@ from verification.model.preemption.state import (
     GONE,
     LEAVING,
     LIVE,
-    Intent,
     Late,
     Leader,
+    Nomination,
     Pod,
     Step,
     World,
@@ -34,21 +34,21 @@ from verification.model.preemption.writes import Evicting, Recording
 
 
 def named_anew(world: World, rules: Rules) -> World:
-    """Intents numbered in the order of the record, then of leaders and late requests; late ones that can land."""
+    """Nominations numbered in the order of the record, then of leaders and late requests; late ones that can land."""
     late = tuple(one for one in world.late if _may_land(world, one, rules))
     ids: dict[int, int] = {}
 
     def number(id_: int) -> int:
         return ids.setdefault(id_, len(ids) + 1)
 
-    def intents(listed: tuple[Intent, ...]) -> tuple[Intent, ...]:
+    def nominations(listed: tuple[Nomination, ...]) -> tuple[Nomination, ...]:
         return tuple([one._replace(id=number(one.id)) for one in listed])
 
     def write(one: Write) -> Write:
-        return Write(intents(one.intents), tuple(sorted(map(number, one.drops))), one.is_newest)
+        return Write(nominations(one.nominations), tuple(sorted(map(number, one.drops))), one.is_newest)
 
     def leader(one: Leader) -> Leader:
-        known, makes = intents(one.known), intents(one.makes)
+        known, makes = nominations(one.known), nominations(one.makes)
         writes = tuple([write(each) for each in one.write])
         over = tuple(sorted(map(number, one.over)))
         asked = tuple(sorted([(number(id_), victim) for id_, victim in one.asked]))
@@ -58,7 +58,7 @@ def named_anew(world: World, rules: Rules) -> World:
         what = write(one.what) if one.kind == "record" else (number(one.what[0]), one.what[1])
         return Late(one.kind, what)
 
-    record = intents(world.record)
+    record = nominations(world.record)
     leaders = tuple([leader(one) for one in world.leaders])
     return world._replace(record=record, leaders=leaders, late=tuple(sorted([request(one) for one in late])))
 
@@ -155,7 +155,7 @@ class Room:
         yield from self._surroundings.steps(world)
 
     def canonical(self, world: World) -> tuple[World, Hashable]:
-        """Intents are numbered as they appear; requests that can do nothing any more are gone."""
+        """Nominations are numbered as they appear; requests that can do nothing any more are gone."""
         renamed = named_anew(world, self._rules)
         return renamed, renamed
 
@@ -164,15 +164,15 @@ class Room:
         return world.broken or _taken_twice(world) or self._asked_for_none(world)
 
     def _asked_for_none(self, world: World) -> str:
-        """Where one leader acts at a time, each pod whose eviction is asked for is named by an intent on record."""
+        """Where one leader acts at a time, each pod whose eviction is asked for is named by a nomination on record."""
         on_record = {(one.id, victim) for one in world.record for victim in one.victims}
         asked = [one for leader in world.leaders for one in leader.asked]
         if self._config.is_fenced and any(one not in on_record for one in asked):
-            return "S7: a pod is being evicted, and no intent on record names it"
+            return "S7: a pod is being evicted, and no nomination on record names it"
         return ""
 
     def is_at_rest(self, world: World) -> bool:
-        """No intent stands, nothing is charged or on its way, and nobody waits who can be helped."""
+        """No nomination stands, nothing is charged or on its way, and nobody waits who can be helped."""
         if world.record or world.late or any(map(_is_busy, world.leaders)):
             return False
         for slot, pod in enumerate(world.pods):
@@ -204,10 +204,10 @@ def explore_room(config: Config, rules: Rules = BUILT, *, limit: int = 10_000_00
 
 
 def _taken_twice(world: World) -> str:
-    named = [victim for intent in world.record for victim in intent.victims]
+    named = [victim for nomination in world.record for victim in nomination.victims]
     if len(set(named)) < len(named):
-        return "S13: a pod is named by two intents"
-    groups = [intent.group for intent in world.record]
+        return "S13: a pod is named by two nominations"
+    groups = [nomination.group for nomination in world.record]
     return "S13: room is made twice for one group" if len(set(groups)) < len(groups) else ""
 
 

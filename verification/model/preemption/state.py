@@ -32,7 +32,7 @@ class Victim(NamedTuple):
     node: int
 
 
-class Intent(NamedTuple):
+class Nomination(NamedTuple):
     """``places``: (slot, node) of each pod of the group that room is made for."""
 
     id: int
@@ -42,9 +42,9 @@ class Intent(NamedTuple):
 
 
 class Write(NamedTuple):
-    """A write of the record that is on its way. ``drops``: intents (id) that its writer means to take out."""
+    """A write of the record that is on its way. ``drops``: nominations (id) that its writer means to take out."""
 
-    intents: tuple[Intent, ...]
+    nominations: tuple[Nomination, ...]
     drops: tuple[int, ...]
     is_newest: bool
 
@@ -54,18 +54,18 @@ class Leader(NamedTuple):
 
     ``has_read``: whether what it knows of the record was read, or written, by this leader. ``has_taken``: whether it
     has written it since it began, or since it last lost an answer (``has_doubts``). ``known``: the record as it knows
-    it, at a version that may be the newest. ``over``: intents (id) that it has given up. ``makes``: an intent that it
-    has decided and not written yet. ``asked``: evictions on their way, (id, victim). ``shuns``: pods (slot, serial)
-    that it was refused.
+    it, at a version that may be the newest. ``over``: nominations (id) that it has given up. ``makes``: a nomination
+    that it has decided and not written yet. ``asked``: evictions on their way, (id, victim). ``shuns``: pods (slot,
+    serial) that it was refused.
     """
 
     has_read: bool = False
     has_taken: bool = False
     has_doubts: bool = False
     is_newest: bool = False
-    known: tuple[Intent, ...] = ()
+    known: tuple[Nomination, ...] = ()
     over: tuple[int, ...] = ()
-    makes: tuple[Intent, ...] = ()
+    makes: tuple[Nomination, ...] = ()
     write: tuple[Write, ...] = ()
     asked: tuple[tuple[int, Victim], ...] = ()
     shuns: tuple[tuple[int, int], ...] = ()
@@ -102,7 +102,7 @@ class World(NamedTuple):
     pods: tuple[Pod, ...]
     foreign: tuple[int, ...]
     plans: tuple[tuple[tuple[int, int], ...], ...]
-    record: tuple[Intent, ...]
+    record: tuple[Nomination, ...]
     leaders: tuple[Leader, ...]
     late: tuple[Late, ...]
     left: Left
@@ -145,10 +145,10 @@ def free(world: World, node: int, capacity: int) -> int:
     return capacity - ours - world.foreign[node]
 
 
-def unplanned(world: World, intent: Intent, node: int) -> int:
-    """Places of an intent on a node whose pods are there, unbound, and in no plan."""
-    planned = {slot for slot, _ in world.plans[intent.group]}
-    return sum(at == node and slot not in planned and waits(world.pods[slot]) for slot, at in intent.places)
+def unplanned(world: World, nomination: Nomination, node: int) -> int:
+    """Places of a nomination on a node whose pods are there, unbound, and in no plan."""
+    planned = {slot for slot, _ in world.plans[nomination.group]}
+    return sum(at == node and slot not in planned and waits(world.pods[slot]) for slot, at in nomination.places)
 
 
 def waits(pod: Pod) -> bool:
@@ -156,16 +156,16 @@ def waits(pod: Pod) -> bool:
     return pod.life == LIVE and pod.node == NOWHERE
 
 
-def kept(world: World, intent: Intent, node: int) -> int:
-    """What an intent charges a node: its places, less what its victims still hold there."""
-    held = sum(victim.node == node and is_there(world, victim) for victim in intent.victims)
-    return max(0, unplanned(world, intent, node) - held)
+def kept(world: World, nomination: Nomination, node: int) -> int:
+    """What a nomination charges a node: its places, less what its victims still hold there."""
+    held = sum(victim.node == node and is_there(world, victim) for victim in nomination.victims)
+    return max(0, unplanned(world, nomination, node) - held)
 
 
-def freed(world: World, intent: Intent, node: int) -> int:
+def freed(world: World, nomination: Nomination, node: int) -> int:
     """What its victims have left of its places on a node."""
-    gone = sum(victim.node == node and not is_there(world, victim) for victim in intent.victims)
-    return min(gone, kept(world, intent, node))
+    gone = sum(victim.node == node and not is_there(world, victim) for victim in nomination.victims)
+    return min(gone, kept(world, nomination, node))
 
 
 def has_all(world: World, members: tuple[int, ...]) -> bool:
@@ -173,10 +173,10 @@ def has_all(world: World, members: tuple[int, ...]) -> bool:
     return all(waits(world.pods[slot]) for slot in members)
 
 
-def will_fit(world: World, intent: Intent, capacities: tuple[int, ...]) -> bool:
-    """Whether an intent's pods have their places once its victims are gone, even if other pods have come."""
-    for node in {node for _, node in intent.places}:
-        held = sum(victim.node == node and is_there(world, victim) for victim in intent.victims)
-        if unplanned(world, intent, node) > free(world, node, capacities[node]) + held:
+def will_fit(world: World, nomination: Nomination, capacities: tuple[int, ...]) -> bool:
+    """Whether a nomination's pods have their places once its victims are gone, even if other pods have come."""
+    for node in {node for _, node in nomination.places}:
+        held = sum(victim.node == node and is_there(world, victim) for victim in nomination.victims)
+        if unplanned(world, nomination, node) > free(world, node, capacities[node]) + held:
             return False
     return True

@@ -11,9 +11,9 @@ from verification.model.preemption.config import Config, Rules
 from verification.model.preemption.state import (
     LEAVING,
     LIVE,
-    Intent,
     Late,
     Leader,
+    Nomination,
     Step,
     Victim,
     World,
@@ -49,7 +49,7 @@ class Recording:
             yield from self._answers(world, number, leader, leader.write[0])
             return
         if not leader.has_read or not leader.is_newest:
-            over = tuple(id_ for id_ in leader.over if any(intent.id == id_ for intent in world.record))
+            over = tuple(id_ for id_ in leader.over if any(nomination.id == id_ for nomination in world.record))
             after = leader._replace(has_read=True, is_newest=True, known=world.record, over=over, makes=())
             yield ("leader", number, "reads the record"), put_leader(world, number, after)
         elif not self._has_taken(leader):
@@ -64,7 +64,7 @@ class Recording:
         drops = tuple(id_ for id_ in leader.over if id_ not in asking)
         if not drops and not leader.makes:
             return
-        left = tuple(intent for intent in leader.known if intent.id not in drops)
+        left = tuple(nomination for nomination in leader.known if nomination.id not in drops)
         write = Write((*left, *leader.makes), drops, leader.is_newest)
         yield ("leader", number, "writes the record"), put_leader(world, number, leader._replace(write=(write,)))
 
@@ -77,7 +77,7 @@ class Recording:
         if landed is not None:
             over = tuple(id_ for id_ in leader.over if id_ not in write.drops)
             knowing = leader._replace(has_read=True, has_taken=True, has_doubts=False, is_newest=True)
-            done = knowing._replace(known=write.intents, over=over, makes=(), write=())
+            done = knowing._replace(known=write.nominations, over=over, makes=(), write=())
             yield ("leader", number, "is answered: written"), put_leader(landed, number, done)
             if left.lost_answers:
                 lost = spend(landed, "lost_answers")
@@ -96,11 +96,11 @@ class Recording:
         """The world after a write; None if it is refused."""
         if self._rules.record_at_rv and not write.is_newest:
             return None
-        lost = {one.id for one in world.record} - {one.id for one in write.intents} - set(write.drops)
-        after = world._replace(record=write.intents, leaders=tuple(_older(one) for one in world.leaders))
+        lost = {one.id for one in world.record} - {one.id for one in write.nominations} - set(write.drops)
+        after = world._replace(record=write.nominations, leaders=tuple(_older(one) for one in world.leaders))
         late = tuple(one._replace(what=_stale(one.what)) if one.kind == "record" else one for one in after.late)
         after = after._replace(late=late)
-        return breaking(after, "S7: an intent was lost from the record that nobody gave up") if lost else after
+        return breaking(after, "S7: a nomination was lost from the record that nobody gave up") if lost else after
 
 
 def _older(leader: Leader) -> Leader:
@@ -122,39 +122,39 @@ class Evicting:
     def steps(self, world: World, number: int) -> Iterator[Step]:
         """Everything that it may ask next."""
         leader = world.leaders[number]
-        intents = leader.known if self._rules.record_first else (*leader.known, *leader.makes)
-        for intent in intents:
-            if intent.id in leader.over or not self._may_ask(world, intent):
+        nominations = leader.known if self._rules.record_first else (*leader.known, *leader.makes)
+        for nomination in nominations:
+            if nomination.id in leader.over or not self._may_ask(world, nomination):
                 continue
-            for victim in intent.victims:
-                if self._is_due(world, number, intent, victim):
-                    asked = tuple(sorted((*leader.asked, (intent.id, victim))))
+            for victim in nomination.victims:
+                if self._is_due(world, number, nomination, victim):
+                    asked = tuple(sorted((*leader.asked, (nomination.id, victim))))
                     after = put_leader(world, number, leader._replace(asked=asked))
-                    yield ("leader", number, "asks", "ABCDEFGH"[victim.slot]), self._judged(after, intent)
+                    yield ("leader", number, "asks", "ABCDEFGH"[victim.slot]), self._judged(after, nomination)
 
-    def _may_ask(self, world: World, intent: Intent) -> bool:
-        if self._rules.looks_at_holders and not self._is_waited_for(world, intent):
+    def _may_ask(self, world: World, nomination: Nomination) -> bool:
+        if self._rules.looks_at_holders and not self._is_waited_for(world, nomination):
             return False
-        return not self._rules.looks_at_room or will_fit(world, intent, self._config.nodes)
+        return not self._rules.looks_at_room or will_fit(world, nomination, self._config.nodes)
 
-    def _is_due(self, world: World, number: int, intent: Intent, victim: Victim) -> bool:
+    def _is_due(self, world: World, number: int, nomination: Nomination, victim: Victim) -> bool:
         leader = world.leaders[number]
         pod = world.pods[victim.slot]
         is_same = pod.serial == victim.serial or not self._rules.evicts_by_uid
-        is_asked = any(one[:2] == (intent.id, victim) for one in leader.asked)
+        is_asked = any(one[:2] == (nomination.id, victim) for one in leader.asked)
         return is_same and pod.life == LIVE and pod.node == victim.node and not is_asked and (
             (victim.slot, victim.serial) not in leader.shuns
         )  # fmt: skip
 
-    def _judged(self, world: World, intent: Intent) -> World:
-        if not self._is_waited_for(world, intent):
+    def _judged(self, world: World, nomination: Nomination) -> World:
+        if not self._is_waited_for(world, nomination):
             return breaking(world, "S13: a pod is evicted for one that is gone")
-        if not will_fit(world, intent, self._config.nodes):
+        if not will_fit(world, nomination, self._config.nodes):
             return breaking(world, "S7: a pod is evicted, and who it is evicted for will not fit")
         return world
 
-    def _is_waited_for(self, world: World, intent: Intent) -> bool:
-        return has_all(world, self._config.members(intent.group)) and not world.plans[intent.group]
+    def _is_waited_for(self, world: World, nomination: Nomination) -> bool:
+        return has_all(world, self._config.members(nomination.group)) and not world.plans[nomination.group]
 
     def answers(self, world: World, number: int) -> Iterator[Step]:
         """What becomes of evictions on their way. Of one that is not answered it may be asked again, so it still is."""
@@ -179,5 +179,5 @@ class Evicting:
         if pod.life != LIVE or (self._rules.evicts_by_uid and pod.serial != victim.serial):
             return world
         if pod.serial != victim.serial:
-            world = breaking(world, "S13: a pod is evicted that no intent names, by the name of a victim")
+            world = breaking(world, "S13: a pod is evicted that no nomination names, by the name of a victim")
         return put_pod(world, victim.slot, pod._replace(life=LEAVING))

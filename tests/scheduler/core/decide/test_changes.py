@@ -196,8 +196,8 @@ def test_what_a_victim_gives_back_goes_by_the_cards_that_its_node_would_have(mem
 
 
 def _victims(decision: Decision) -> set[str]:
-    intents = [entry.intent for entry in decision.entries if isinstance(entry, MakeRoom)]
-    return {victim.pod_uid for intent in intents for victim in intent.victims}
+    nominations = [entry.nomination for entry in decision.entries if isinstance(entry, MakeRoom)]
+    return {victim.pod_uid for nomination in nominations for victim in nomination.victims}
 
 
 def test_a_pod_that_is_named_twice_is_gone_once() -> None:

@@ -1,4 +1,4 @@
-"""Holders of intents: placed where room is kept for them, in time; and when an intent is over."""
+"""Holders of nominations: placed where room is kept for them, in time; and when a nomination is over."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pytest
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Attempt, Bind, Entry, Explain, Gang, GiveUp, Join, Placement, Retire, placements
-from scheduler.core.model.preemption import Action, Ended, Intent, Place, Victim
+from scheduler.core.model.preemption import Action, Ended, Nomination, Place, Victim
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code, Verdict
-from tests.scheduler.core.nodes.test_nominated_usage import intent, place, running, share
+from tests.scheduler.core.nodes.test_nominated_usage import nomination, place, running, share
 from tests.scheduler.core.objects import (
     NANO,
     Fed,
@@ -49,7 +49,7 @@ def where(entries: Sequence[Entry]) -> dict[str, str]:
 
 def test_a_holder_waits_for_its_victims_and_is_placed_before_all_others_when_they_are_gone() -> None:
     made = making_room(node(gpus=4), running("v", 2), running("w", 2), pod("h", gpus=4))
-    made.commits.intents.put(intent(place("h"), victims=("v", "w")))
+    made.commits.nominations.put(nomination(place("h"), victims=("v", "w")))
     feed(made, pod("first", gpus=1, priority=9))
     assert done(made) == []
     assert said(made, "h") == Verdict(code=Code.WAITS_FOR_ROOM, present=0, required=2, detail="n1")
@@ -62,7 +62,7 @@ def test_a_holder_waits_for_its_victims_and_is_placed_before_all_others_when_the
 
 def test_how_many_are_gone_is_no_news_that_pods_are_told() -> None:
     made = making_room(node(gpus=4), running("v", 2), running("w", 2), pod("h", gpus=4))
-    made.commits.intents.put(intent(place("h"), victims=("v", "w")))
+    made.commits.nominations.put(nomination(place("h"), victims=("v", "w")))
     plan = made.decide(0)
     assert [entry.verdict.code for entry in plan.entries if isinstance(entry, Explain)] == [Code.WAITS_FOR_ROOM]
     made.told([entry for entry in plan.entries if isinstance(entry, Explain)])
@@ -73,13 +73,13 @@ def test_how_many_are_gone_is_no_news_that_pods_are_told() -> None:
 def test_without_the_setting_nobody_is_placed_where_room_is_kept_but_it_stays_kept() -> None:
     made = Cluster(Settings(makes_room=False))
     feed(made, node(gpus=4), pod("h", gpus=4), pod("o", gpus=1))
-    made.commits.intents.put(intent(place("h")))
+    made.commits.nominations.put(nomination(place("h")))
     assert done(made) == []
 
 
-def test_an_intent_goes_when_its_holder_is_bound_and_stands_while_it_is_on_its_way() -> None:
+def test_a_nomination_goes_when_its_holder_is_bound_and_stands_while_it_is_on_its_way() -> None:
     made = making_room(node(gpus=4), pod("h", gpus=4))
-    made.commits.intents.put(intent(place("h")))
+    made.commits.nominations.put(nomination(place("h")))
     (entry,) = done(made)
     assert isinstance(entry, Bind)
     made.commits.assume(entry.placement)
@@ -140,9 +140,9 @@ def _asks_more(made: Cluster) -> None:
         (_asks_more, Ended.PLACE_TAKEN),
     ],
 )
-def test_an_intent_is_given_up_when_nobody_can_use_what_it_keeps(happens: Any, because: Ended) -> None:
+def test_a_nomination_is_given_up_when_nobody_can_use_what_it_keeps(happens: Any, because: Ended) -> None:
     made = making_room(node(gpus=4), running("v", 4), pod("h", gpus=2))
-    made.commits.intents.put(intent(place("h"), victims=("v",)))
+    made.commits.nominations.put(nomination(place("h"), victims=("v",)))
     assert done(made) == []
     happens(made)
     assert done(made, 1_000_000_000)[:1] == [GiveUp("i", because)]
@@ -150,7 +150,7 @@ def test_an_intent_is_given_up_when_nobody_can_use_what_it_keeps(happens: Any, b
 
 def test_what_keeps_a_holder_for_a_while_ends_nothing() -> None:
     made = making_room(node(gpus=4), pod("h", gpus=2))
-    made.commits.intents.put(intent(place("h")))
+    made.commits.nominations.put(nomination(place("h")))
     made.commits.failed("uid-h", "", "no answer", now_ns=0)
     plan = made.decide(0)
     assert [entry for entry in plan.entries if not isinstance(entry, Explain)] == []
@@ -158,38 +158,38 @@ def test_what_keeps_a_holder_for_a_while_ends_nothing() -> None:
     assert where(done(made, plan.wake_at_ns)) == {"h": "n1"}
 
 
-def test_what_an_intent_that_is_over_kept_is_nobody_elses_until_it_is_dropped_and_it_is_given_up_once() -> None:
+def test_what_a_nomination_that_is_over_kept_is_nobody_elses_until_it_is_dropped_and_it_is_given_up_once() -> None:
     made = making_room(node(gpus=4), pod("h", gpus=4, gated=True), pod("o", gpus=4))
-    made.commits.intents.put(intent(place("h")))
+    made.commits.nominations.put(nomination(place("h")))
     assert done(made) == [GiveUp("i", Ended.HOLDER_KEPT)]
-    made.commits.intents.end("i")
+    made.commits.nominations.end("i")
     assert done(made, 10**9) == []
-    made.commits.intents.drop("i")
+    made.commits.nominations.drop("i")
     assert where(done(made, 2 * 10**9)) == {"o": "n1"}
 
 
-def test_a_holder_of_an_intent_that_is_ending_may_have_its_place_once() -> None:
+def test_a_holder_of_a_nomination_that_is_ending_may_have_its_place_once() -> None:
     made = making_room(node(gpus=4), pod("h", gpus=4), pod("o", gpus=4, priority=9))
-    made.commits.intents.put(intent(place("h")))
-    made.commits.intents.end("i")
+    made.commits.nominations.put(nomination(place("h")))
+    made.commits.nominations.end("i")
     assert where(entries := done(made)) == {"h": "n1"}
     assert len(entries) == 1
 
 
-def test_a_younger_intent_is_not_given_up_for_what_one_that_is_ending_keeps_for_a_moment() -> None:
+def test_a_younger_nomination_is_not_given_up_for_what_one_that_is_ending_keeps_for_a_moment() -> None:
     made = making_room(node(gpus=4), pod("h", gpus=4, gated=True), pod("k", gpus=4))
-    made.commits.intents.put(intent(place("h")))
-    made.commits.intents.put(intent(place("k"), id_="j"))
+    made.commits.nominations.put(nomination(place("h")))
+    made.commits.nominations.put(nomination(place("k"), id_="j"))
     assert done(made) == [GiveUp("i", Ended.HOLDER_KEPT)]
-    made.commits.intents.end("i")
+    made.commits.nominations.end("i")
     assert done(made, 10**9) == []
-    made.commits.intents.drop("i")
+    made.commits.nominations.drop("i")
     assert where(done(made, 2 * 10**9)) == {"k": "n1"}
 
 
-def test_a_place_that_comes_free_elsewhere_ends_the_intent_before_its_victims_have_to_go() -> None:
+def test_a_place_that_comes_free_elsewhere_ends_the_nomination_before_its_victims_have_to_go() -> None:
     made = making_room(node("n1", 4), running("v", 4), pod("h", gpus=3), pod("o", gpus=3))
-    made.commits.intents.put(intent(place("h"), victims=("v",)))
+    made.commits.nominations.put(nomination(place("h"), victims=("v",)))
     assert done(made) == []
     feed(made, node("n2", 3))
     entries = done(made)
@@ -197,10 +197,10 @@ def test_a_place_that_comes_free_elsewhere_ends_the_intent_before_its_victims_ha
     assert entries[-1] == GiveUp("i", Ended.BETTER_PLACE)
 
 
-def test_the_oldest_intent_has_its_place_first_where_room_shrank() -> None:
+def test_the_oldest_nomination_has_its_place_first_where_room_shrank() -> None:
     made = making_room(node(gpus=4), pod("young", gpus=2), pod("old", gpus=2))
-    made.commits.intents.put(intent(place("old"), id_="a"))
-    made.commits.intents.put(intent(place("young"), id_="b"))
+    made.commits.nominations.put(nomination(place("old"), id_="a"))
+    made.commits.nominations.put(nomination(place("young"), id_="b"))
     feed(made, bound(pod("foreign", gpus=2, scheduler="another"), "n1"))
     entries = done(made)
     assert where(entries) == {"old": "n1"}
@@ -211,14 +211,14 @@ def test_a_queue_at_its_limit_has_its_holder_counted_once() -> None:
     in_a = {names.QUEUE_LABEL: "a"}
     made = making_room(node(gpus=4), queue("a", gpu=(0, 1, 2)), pod("h", gpus=2, labels=in_a))
     feed(made, pod("o", gpus=1, labels=in_a))
-    made.commits.intents.put(intent(place("h")))
+    made.commits.nominations.put(nomination(place("h")))
     assert where(done(made)) == {"h": "n1"}
 
 
 # --- gangs -------------------------------------------------------------------------------------------------------
-def _gang(made: Cluster, *held: tuple[str, str], victims: Sequence[tuple[str, str]] = ()) -> Intent:
+def _gang(made: Cluster, *held: tuple[str, str], victims: Sequence[tuple[str, str]] = ()) -> Nomination:
     gone = (Victim(pod_uid=f"uid-{v}", namespace="ns", name=v, node=on, owner=f"uid-{v}") for v, on in victims)
-    found = Intent(
+    found = Nomination(
         id="i",
         action=Action.RECLAIM,
         namespace="ns",
@@ -226,7 +226,7 @@ def _gang(made: Cluster, *held: tuple[str, str], victims: Sequence[tuple[str, st
         places=tuple(Place(f"uid-{name}", on) for name, on in held),
         victims=tuple(gone),
     )
-    made.commits.intents.put(found)
+    made.commits.nominations.put(found)
     return found
 
 
@@ -283,7 +283,7 @@ def test_members_that_a_gang_needs_no_more_for_its_minimum_are_bound_one_by_one_
 def test_a_fraction_takes_the_part_of_a_device_that_a_fraction_leaves() -> None:
     made = making_room(node(gpus=1), reservation("g", book={"uid-v": HALF, "uid-o": HALF}))
     feed(made, share("v", HALF), share("o", HALF), pod("h", fraction="0.5"), pod("k", fraction="0.5"))
-    made.commits.intents.put(intent(place("h", ("g", HALF)), victims=("v",)))
+    made.commits.nominations.put(nomination(place("h", ("g", HALF)), victims=("v",)))
     assert done(made) == []
     made.remove_pod("uid-v")
     assert done(made) == []  # its entry in the book is still there
@@ -297,7 +297,7 @@ def test_a_fraction_takes_the_part_of_a_device_that_a_fraction_leaves() -> None:
 def test_a_device_that_is_to_be_whole_is_retired_when_its_tenants_are_gone_and_then_given_to_the_holder() -> None:
     made = making_room(node(gpus=1), reservation("g", book={"uid-v": HALF}), share("v", HALF))
     feed(made, pod("h", gpus=1), pod("k", fraction="0.5"), pod("l", gpus=1))
-    made.commits.intents.put(intent(place("h", emptied=("g",)), victims=("v",)))
+    made.commits.nominations.put(nomination(place("h", emptied=("g",)), victims=("v",)))
     assert done(made) == []
     made.remove_pod("uid-v")
     feed(made, reservation("g", book={}))
@@ -310,7 +310,7 @@ def test_a_device_that_is_to_be_whole_is_retired_when_its_tenants_are_gone_and_t
 
 def test_nodes_of_places_may_be_gone_while_a_holder_is_on_its_way() -> None:
     made = making_room(node(gpus=1), pod("h", gpus=1))
-    made.commits.intents.put(intent(place("h")))
+    made.commits.nominations.put(nomination(place("h")))
     made.commits.assume(Placement(pod_uid="uid-h", namespace="ns", name="h", rv="1", node="n1"))
     made.remove_node("n1")
     assert done(made) == []

@@ -18,7 +18,7 @@ from scheduler.core.decide.attempts import Attempts
 from scheduler.core.decide.charging import Charging
 from scheduler.core.decide.preemption_needs import gang_need, pod_need
 from scheduler.core.model.plan import MakeRoom, Plan, placements
-from scheduler.core.model.preemption import Action, Evicted, Found, Intent, Moves, NoRoom, Place, RoomFacts, Unit
+from scheduler.core.model.preemption import Action, Evicted, Found, Moves, Nomination, NoRoom, Place, RoomFacts, Unit
 from scheduler.core.model.priority_order import Rank
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code, Verdict
@@ -27,7 +27,7 @@ from scheduler.core.preemption.search import find_room
 from scheduler.core.preemption.trial import Trial
 from scheduler.core.queues.reserved_nodes import Berth, Berths
 from scheduler.core.scheduling_queue.effects import Notes
-from tests.scheduler.core.nodes.test_nominated_usage import intent, place, running, share
+from tests.scheduler.core.nodes.test_nominated_usage import nomination, place, running, share
 from tests.scheduler.core.objects import (
     NANO,
     Fed,
@@ -103,27 +103,27 @@ def making(search: Callable[[Need, Trial, Sequence[Action]], Found | NoRoom], *o
     return made
 
 
-def intents(plan: Plan) -> list[Intent]:
-    return [entry.intent for entry in plan.entries if isinstance(entry, MakeRoom)]
+def nominations(plan: Plan) -> list[Nomination]:
+    return [entry.nomination for entry in plan.entries if isinstance(entry, MakeRoom)]
 
 
-def take(made: Cluster, plan: Plan) -> list[Intent]:
+def take(made: Cluster, plan: Plan) -> list[Nomination]:
     """Charge what a plan decides, as the shell does."""
     commit(made, plan)
-    found = intents(plan)
+    found = nominations(plan)
     for each in found:
-        made.commits.intents.put(each)
+        made.commits.nominations.put(each)
     return found
 
 
-def gone(each: Intent) -> list[str]:
+def gone(each: Nomination) -> list[str]:
     return [victim.name for victim in each.victims]
 
 
 # --- what comes of it --------------------------------------------------------------------------------------------
-def test_a_pod_that_fits_nowhere_has_room_made_and_the_intent_names_all() -> None:
+def test_a_pod_that_fits_nowhere_has_room_made_and_the_nomination_names_all() -> None:
     made = making(Searches(["v"]), node(gpus=4), running("v", 3), pod("h", gpus=2))
-    (found,) = intents(made.decide(0))
+    (found,) = nominations(made.decide(0))
     assert (found.id, found.action, found.namespace, found.pod_group) == ("uid-h-0", Action.RECLAIM, "ns", "")
     assert found.places == (Place("uid-h", "n1"),)
     (victim,) = found.victims
@@ -136,7 +136,7 @@ def test_evictions_are_counted_by_the_group_or_by_who_made_the_pod_or_by_the_pod
     made = making(Searches(["v", "w", "m"]), node(gpus=3), pod_group("g", 1), pod("h", gpus=3))
     feed(made, running("v", 1), bound(pod("w", gpus=1, owner=("apps/v1", "ReplicaSet")), "n1"))
     feed(made, bound(pod("m", gpus=1, group="g"), "n1"))
-    (found,) = intents(made.decide(0))
+    (found,) = nominations(made.decide(0))
     replica_set = identity("ns", OwnerReference("apps/v1", "ReplicaSet", "o", "o"))
     assert [victim.owner for victim in found.victims] == ["uid-v", replica_set, "pg-g"]
 
@@ -145,16 +145,16 @@ def test_without_the_setting_nobody_is_searched_for() -> None:
     search = Searches(["v"])
     made = Cluster(Settings(makes_room=False), find_room=at_once(search))
     feed(made, node(gpus=4), running("v", 3), pod("h", gpus=2))
-    assert (intents(made.decide(0)), search.asked) == ([], [])
+    assert (nominations(made.decide(0)), search.asked) == ([], [])
 
 
 def test_a_pod_that_fits_is_not_searched_for() -> None:
     search = Searches(["v"])
     made = making(search, node(gpus=4), running("v", 2), pod("h", gpus=2))
-    assert (intents(made.decide(0)), search.asked) == ([], [])
+    assert (nominations(made.decide(0)), search.asked) == ([], [])
 
 
-def test_pods_of_one_shape_get_an_intent_each_and_no_victim_goes_twice() -> None:
+def test_pods_of_one_shape_get_a_nomination_each_and_no_victim_goes_twice() -> None:
     pods = [pod(f"h{at}", gpus=2) for at in range(3)]
     made = making(Searches(["v", "w"]), node(gpus=4), running("v", 2), running("w", 2), *pods)
     found = take(made, made.decide(0))
@@ -166,24 +166,24 @@ def test_what_one_victim_leaves_beside_its_holder_is_used_before_another_has_to_
     pods = [pod(f"h{at}", gpus=1) for at in range(3)]
     search = Searches(["v", "w"])
     made = making(search, node(gpus=4), running("v", 2), running("w", 2), *pods)
-    found = intents(made.decide(0))
+    found = nominations(made.decide(0))
     assert [(each.id, gone(each)) for each in found] == [("uid-h0-0", ["v"]), ("uid-h2-0", ["w"])]
 
 
 def test_a_pod_that_is_terminating_is_waited_for_before_anybody_is_evicted() -> None:
     made = making(Searches(["v"]), node(gpus=4), running("v", 2), bound(pod("t", gpus=2, deleting=True), "n1"))
     feed(made, pod("h", gpus=2), pod("k", gpus=2))
-    assert [gone(each) for each in intents(made.decide(0))] == [["v"]]
+    assert [gone(each) for each in nominations(made.decide(0))] == [["v"]]
 
 
 def test_a_pod_that_does_not_end_is_not_waited_for_for_ever() -> None:
     made = making(Searches(["v"]), node(gpus=4), running("v", 2), bound(pod("t", gpus=2, deleting=True), "n1"))
     feed(made, pod("h", gpus=2))
-    assert intents(made.decide(0)) == []
+    assert nominations(made.decide(0)) == []
     made.count_again("n1")
-    assert intents(made.decide(119 * S)) == []
+    assert nominations(made.decide(119 * S)) == []
     made.count_again("n1")
-    assert [gone(each) for each in intents(made.decide(121 * S))] == [["v"]]
+    assert [gone(each) for each in nominations(made.decide(121 * S))] == [["v"]]
 
 
 def test_a_pod_that_no_empty_node_holds_is_searched_for_once_until_a_node_has_more() -> None:
@@ -207,19 +207,19 @@ def test_a_pod_that_an_empty_node_holds_is_searched_for_whenever_something_chang
     assert search.needs == ["h"] * 10
 
 
-def test_holders_of_a_standing_intent_are_not_searched_for_again() -> None:
+def test_holders_of_a_standing_nomination_are_not_searched_for_again() -> None:
     search = Searches(["v", "w"])
     made = making(search, node(gpus=4), running("v", 2), running("w", 2), pod("h", gpus=2))
     take(made, made.decide(0))
-    assert intents(made.decide(2 * S)) == []
+    assert nominations(made.decide(2 * S)) == []
     assert search.needs == ["h"]
 
 
-def test_the_next_intent_of_a_pod_has_another_name() -> None:
+def test_the_next_nomination_of_a_pod_has_another_name() -> None:
     made = making(Searches(["v", "w"]), node(gpus=4), running("v", 2), running("w", 2), pod("h", gpus=2))
     (first,) = take(made, made.decide(0))
-    made.commits.intents.drop(first.id)
-    (second,) = intents(made.decide(2 * S))
+    made.commits.nominations.drop(first.id)
+    (second,) = nominations(made.decide(2 * S))
     assert (first.id, second.id, second.number) == ("uid-h-0", "uid-h-1", 1)
 
 
@@ -259,14 +259,14 @@ def test_equal_pods_are_searched_for_at_once_and_each_has_its_own_victim_on_its_
     assert made.validate() == []
 
 
-def test_of_equal_pods_those_who_fit_beside_another_holder_need_no_intent() -> None:
+def test_of_equal_pods_those_who_fit_beside_another_holder_need_no_nomination() -> None:
     nodes = [node(f"n{at}", 2) for at in range(2)]
     made = owed(Counted(), *nodes, *(of_b(f"x{at}", f"n{at}", gpus=2) for at in range(2)), waiting=3)
     found = take(made, made.decide(0))
     assert [(each.id, len(each.victims)) for each in found] == [("uid-h0-0", 1), ("uid-h2-0", 1)]
 
 
-def test_a_gang_that_goes_for_several_equal_pods_is_the_victim_of_one_intent_with_its_surplus_first() -> None:
+def test_a_gang_that_goes_for_several_equal_pods_is_the_victim_of_one_nomination_with_its_surplus_first() -> None:
     members = [of_b(f"x{at}", f"n{at}", gpus=1, group="g") for at in range(3)]
     made = owed(Counted(), pod_group("g", 2, queue="b"), *(node(f"n{at}", 1) for at in range(3)), *members, waiting=3)
     found = take(made, made.decide(0))
@@ -291,7 +291,7 @@ def test_pods_of_another_priority_are_not_searched_for_together() -> None:
     search = Counted()
     made = owed(search, node("n0", 4), *(of_b(f"x{at}", "n0", gpus=1) for at in range(4)), waiting=2)
     feed(made, pod("urgent", gpus=1, labels=in_queue("a"), priority=60))
-    assert len(intents(made.decide(0))) == 3
+    assert len(nominations(made.decide(0))) == 3
     assert search.together == [1, 2]
 
 
@@ -302,12 +302,12 @@ def kept(*nodes: str, behind: str = "") -> Berth:
     return Berth(queue="a", rank=rank, namespace="ns", name="large", is_gang=False, since_s=1, nodes=nodes, gpus=1)
 
 
-def beside(berth: Berth, *, nodes: int, waiting: int) -> list[Intent]:
+def beside(berth: Berth, *, nodes: int, waiting: int) -> list[Nomination]:
     """Room that is made while these nodes of one GPU are full of others' work."""
     full = [(node(f"n{at}", 1), of_b(f"x{at}", f"n{at}", gpus=1)) for at in range(nodes)]
     made = owed(Counted(), *(each for pair in full for each in pair), waiting=waiting)
     made.backlog.berths = Berths(of=(berth,))
-    return intents(made.decide(0, wall_s=1_800_000_000))
+    return nominations(made.decide(0, wall_s=1_800_000_000))
 
 
 @pytest.mark.parametrize(("is_kept", "other"), [("n0", "n1"), ("n1", "n0")])
@@ -351,11 +351,11 @@ def test_a_gang_at_the_limit_of_its_queue_has_less_urgent_work_of_its_own_go() -
 
 def test_whoever_sleeps_for_its_queue_is_searched_for_when_something_changes() -> None:
     made = at_its_limit(pod("h", gpus=1, labels=in_queue("a"), priority=10))
-    assert intents(made.decide(0)) == []
+    assert nominations(made.decide(0)) == []
     feed(made, bound(pod("x2", gpus=1, labels=in_queue("a"), priority=5, created="2026-01-01T00:00:09Z"), "n1"))
-    assert [gone(each) for each in intents(made.decide(2 * S))] == []  # the limit is passed by one already
+    assert [gone(each) for each in nominations(made.decide(2 * S))] == []  # the limit is passed by one already
     made.remove_pod("uid-x0", has_ended=True)
-    assert [gone(each) for each in intents(made.decide(4 * S))] == [["x2"]]
+    assert [gone(each) for each in nominations(made.decide(4 * S))] == [["x2"]]
 
 
 def test_nothing_is_looked_at_again_for_one_that_its_queue_would_not_take_with_all_others_gone() -> None:
@@ -408,10 +408,10 @@ def test_of_pods_of_a_shape_that_their_queue_takes_no_more_one_is_looked_at() ->
 def test_of_those_who_would_use_the_same_each_has_its_search_though_the_first_can_not_be_helped() -> None:
     nowhere = pod("h", gpus=1, labels=in_queue("a"), priority=30, spec={"nodeSelector": {"zone": "none"}})
     made = at_its_limit(nowhere, pod("k", gpus=1, labels=in_queue("a"), priority=20))
-    found = intents(made.decide(0))
+    found = nominations(made.decide(0))
     made.count_again("n1")
     feed(made, node("n2", 1))
-    found += intents(made.decide(2 * S))
+    found += nominations(made.decide(2 * S))
     assert [each.id for each in found] == ["uid-k-0"]
 
 
@@ -420,7 +420,7 @@ def test_work_that_can_not_be_preempted_makes_no_room_at_a_quota_that_such_work_
     fixed = bound(pod("x", gpus=2, labels=in_queue("a"), priority=100), "n1")
     made = making(search, queue("a", gpu=(2, 1, -1)), node(gpus=4), fixed)
     feed(made, pod("h", gpus=1, labels=in_queue("a"), priority=200))
-    assert (intents(made.decide(0)), search.together) == ([], [])
+    assert (nominations(made.decide(0)), search.together) == ([], [])
 
 
 # --- members beyond a minimum ------------------------------------------------------------------------------------
@@ -460,14 +460,14 @@ def test_members_beyond_a_minimum_do_not_take_from_their_own_gang() -> None:
     of_a = [bound(pod(f"m{at}", gpus=1, group="g", priority=10), f"n{at}") for at in range(2)]
     made = making(Counted(), queue("a", gpu=(2, 1, 2)), node("n0", 1), node("n1", 1), pod_group("g", 1, queue="a"))
     feed(made, *of_a, pod("urgent", gpus=1, group="g", priority=90))
-    assert intents(made.decide(0)) == []
+    assert nominations(made.decide(0)) == []
 
 
 # --- gangs and shares --------------------------------------------------------------------------------------------
 def test_a_gang_has_room_made_for_its_minimum_and_no_more() -> None:
     members = [pod(f"m{at}", gpus=2, group="g") for at in range(3)]
     made = making(Searches(["v", "w"]), node(gpus=4), running("v", 2), running("w", 2), pod_group("g", 2), *members)
-    (found,) = intents(made.decide(0))
+    (found,) = nominations(made.decide(0))
     assert (found.pod_group, len(found.places), gone(found)) == ("g", 2, ["v", "w"])
     assert found.id == "uid-m0-0"
     assert made.backlog.said.verdict("uid-m0") == Verdict(code=Code.WAITS_FOR_ROOM, required=2, detail="n1")
@@ -500,7 +500,7 @@ def test_gangs_that_ask_the_same_are_searched_for_one_by_one_until_one_is_refuse
         groups += [pod_group(name, 2), *(pod(f"{name}-{at}", gpus=1, group=name) for at in range(2))]
     search = Searches(["v"])
     made = making(search, node(gpus=4), running("v", 2), running("w", 2), *groups)
-    found = intents(made.decide(0))
+    found = nominations(made.decide(0))
     assert [each.pod_group for each in found] == ["g0"]
     again = Searches(["v"])
     made = making(again, node(gpus=4), running("v", 2), running("w", 2), *groups)
@@ -520,7 +520,7 @@ def test_a_gang_that_waits_for_others_or_can_not_be_read_is_not_searched_for(gro
 def test_a_fraction_gets_a_part_of_the_device_that_a_fraction_has_to_leave() -> None:
     made = making(Searches(["v"]), node(gpus=1), reservation("g", book={"uid-v": HALF, "uid-o": HALF}))
     feed(made, share("v", HALF), share("o", HALF), pod("h", fraction="0.5"))
-    (found,) = intents(made.decide(0))
+    (found,) = nominations(made.decide(0))
     assert [(device.group, device.nano) for device in found.places[0].devices] == [("g", HALF)]
 
 
@@ -547,7 +547,7 @@ def test_whoever_backs_off_is_not_searched_for_until_that_is_over() -> None:
     made.commits.failed("uid-h", "", "no answer", now_ns=0)
     plan = made.decide(0)
     assert (search.asked, plan.wake_at_ns) == ([], S)
-    assert [gone(each) for each in intents(made.decide(S))] == [["v"]]
+    assert [gone(each) for each in nominations(made.decide(S))] == [["v"]]
 
 
 def test_a_need_that_was_refused_is_searched_for_again_only_when_something_has_changed_and_a_second_later() -> None:
@@ -574,7 +574,7 @@ def test_a_need_is_searched_for_again_when_time_alone_changes_the_answer() -> No
     plan = made.decide(3 * S, wall_s=1_000)
     assert plan.wake_at_ns == 13 * S
     search.may_go.append("v")
-    assert [gone(each) for each in intents(made.decide(13 * S, wall_s=1_010))] == [["v"]]
+    assert [gone(each) for each in nominations(made.decide(13 * S, wall_s=1_010))] == [["v"]]
     assert [trial.wall_s for trial in search.trials] == [1_000, 1_000, 1_010]
 
 
@@ -596,9 +596,9 @@ def test_a_need_is_searched_for_again_when_the_pods_that_were_on_their_way_are_b
     feed(made, first)
     commit(made, made.decide(0))
     feed(made, pod("h", gpus=1, labels=in_queue("a")))
-    assert intents(made.decide(S)) == []  # nobody is evicted who is on the way
+    assert nominations(made.decide(S)) == []  # nobody is evicted who is on the way
     feed(made, bound(first, "n1"))
-    assert [gone(each) for each in intents(made.decide(2 * S))] == [["v"]]
+    assert [gone(each) for each in nominations(made.decide(2 * S))] == [["v"]]
 
 
 def test_what_the_shell_learns_of_evictions_is_read_and_has_needs_searched_for_again() -> None:
@@ -655,7 +655,7 @@ def test_nothing_is_looked_for_while_nothing_changes() -> None:
 def test_reclaim_comes_before_preempt_for_all() -> None:
     search = Searches(["v"], by=Action.PREEMPT)
     made = making(search, node(gpus=4), running("v", 4), pod("h", gpus=2, priority=9), pod("k", gpus=3))
-    found = intents(made.decide(0))
+    found = nominations(made.decide(0))
     order = [("h", Action.RECLAIM), ("k", Action.RECLAIM), ("h", Action.PREEMPT), ("k", Action.PREEMPT)]
     assert (search.asked, [each.action for each in found]) == (order, [Action.PREEMPT])
 
@@ -665,7 +665,7 @@ def test_queues_have_their_turn_by_fairness() -> None:
     made = making(Searches(["v"]), *queues, node(gpus=4), bound(pod("v", gpus=2, labels=in_queue("a")), "n1"))
     feed(made, bound(pod("x", gpus=2, labels=in_queue("a")), "n1"))
     feed(made, pod("h", gpus=2, labels=in_queue("a"), priority=9), pod("k", gpus=2, labels=in_queue("b")))
-    assert [each.id for each in intents(made.decide(0))] == ["uid-k-0"]
+    assert [each.id for each in nominations(made.decide(0))] == ["uid-k-0"]
 
 
 def _many(count: int, namespace: str) -> list[Fed]:
@@ -721,20 +721,22 @@ def test_moves_that_can_not_be_made_any_more_leave_nothing_behind(holder_gpus: i
     assert (statement.table.free.tolist(), [account.held for account in accounts.of]) == before
 
 
-def test_a_found_set_with_a_victim_of_another_intent_is_not_taken() -> None:
+def test_a_found_set_with_a_victim_of_another_nomination_is_not_taken() -> None:
     def careless(need: Need, trial: Trial, actions: Sequence[Action]) -> Found | NoRoom:
         unit = Unit(group=("ns", "v"), queue="", priority=0, is_core=True, pods=("uid-v",))
         assert "uid-v" in trial.taken
         return Found(action=actions[0], units=(unit,), places=(Place(need.pods[0].uid, "n1"),))
 
     made = making(careless, node(gpus=4), running("v", 4), pod("h", gpus=3), pod("k", gpus=4))
-    made.commits.intents.put(intent(place("h"), victims=("v",)))
-    assert intents(made.decide(0)) == []
+    made.commits.nominations.put(nomination(place("h"), victims=("v",)))
+    assert nominations(made.decide(0)) == []
 
 
 def test_deciding_twice_on_the_same_gives_the_same() -> None:
     found = [
-        intents(making(Searches(["v", "w"]), node(gpus=4), running("v", 2), running("w", 2), *_many(4, "x")).decide(0))
+        nominations(
+            making(Searches(["v", "w"]), node(gpus=4), running("v", 2), running("w", 2), *_many(4, "x")).decide(0)
+        )
         for _ in range(2)
     ]
     assert found[0] == found[1] != []

@@ -1,4 +1,4 @@
-"""Intents that don't come about as they are get other places and further victims, and are given up in the end."""
+"""Nominations that don't come about as they are get other places and further victims, and are given up in the end."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.decide.allowance import Limits
 from scheduler.core.model.plan import GiveUp, Plan, placements
 from scheduler.core.model.preemption import Ended, Place, RoomFacts
-from tests.scheduler.core.decide.test_making import S, Searches, gone, intents, making, take
+from tests.scheduler.core.decide.test_making import S, Searches, gone, making, nominations, take
 from tests.scheduler.core.nodes.test_nominated_usage import running
 from tests.scheduler.core.objects import bound, feed, node, pod, pod_group
 
@@ -18,12 +18,12 @@ def given_up(plan: Plan) -> list[GiveUp]:
     return [entry for entry in plan.entries if isinstance(entry, GiveUp)]
 
 
-def test_a_victim_that_does_not_end_in_time_is_replaced_by_another_and_the_intent_keeps_its_name() -> None:
+def test_a_victim_that_does_not_end_in_time_is_replaced_by_another_and_the_nomination_keeps_its_name() -> None:
     search = Searches(["v", "w"])
     made = making(search, node(gpus=4), running("v", 2), running("w", 2), pod("h", gpus=2))
     (first,) = take(made, made.decide(0))
     plan = made.decide(1 * S)
-    assert (intents(plan), given_up(plan), plan.wake_at_ns) == ([], [], 1 * S + PATIENCE)
+    assert (nominations(plan), given_up(plan), plan.wake_at_ns) == ([], [], 1 * S + PATIENCE)
     plan = made.decide(1 * S + PATIENCE)
     assert given_up(plan) == []
     (second,) = take(made, plan)
@@ -57,7 +57,7 @@ def test_victims_that_may_still_end_in_time_stay_victims_where_a_place_is() -> N
     assert gone(second) == ["w", "x"]
 
 
-def test_an_intent_is_given_up_when_nobody_else_can_go() -> None:
+def test_a_nomination_is_given_up_when_nobody_else_can_go() -> None:
     search = Searches(["v"])
     made = making(search, node(gpus=4), running("v", 2), running("w", 2), pod("h", gpus=2))
     (first,) = take(made, made.decide(0))
@@ -83,7 +83,7 @@ def test_a_victim_is_waited_for_from_when_its_eviction_was_tried_or_it_is_termin
         assert given_up(made.decide(3 * PATIENCE)) == [GiveUp(first.id, Ended.VICTIM_STAYS)]
 
 
-def test_an_intent_is_given_up_after_three_revisions() -> None:
+def test_a_nomination_is_given_up_after_three_revisions() -> None:
     search = Searches([f"v{at}" for at in range(6)])
     made = making(search, node(gpus=6), *(running(f"v{at}", 1) for at in range(6)), pod("h", gpus=1))
     take(made, made.decide(0))
@@ -93,7 +93,7 @@ def test_an_intent_is_given_up_after_three_revisions() -> None:
         found += take(made, plan)
         over += given_up(plan)
         for each in over:
-            made.commits.intents.drop(each.intent_id)
+            made.commits.nominations.drop(each.nomination_id)
         if over:
             break
         made.decide(at * (PATIENCE + S) + S // 2)
@@ -135,12 +135,12 @@ def test_a_place_that_fails_just_after_a_look_is_revised_at_the_next_one() -> No
     take(made, made.decide(0))
     feed(made, node("n1", 2, cordoned=True))
     plan = made.decide(S // 10)
-    assert (intents(plan), given_up(plan), plan.wake_at_ns) == ([], [], S // 5)
-    assert [gone(each) for each in intents(made.decide(S // 5))] == [["w"]]
+    assert (nominations(plan), given_up(plan), plan.wake_at_ns) == ([], [], S // 5)
+    assert [gone(each) for each in nominations(made.decide(S // 5))] == [["w"]]
 
 
 def _failing(at: dict[str, int]) -> Cluster:
-    """Intents of pods alone, so many of each namespace, whose only node was cordoned; nobody else can go."""
+    """Nominations of pods alone, so many of each namespace, whose only node was cordoned; nobody else can go."""
     names = [(namespace, f"{namespace}{number}") for namespace, count in at.items() for number in range(count)]
     victims = [f"v-{name}" for _, name in names]
     made = making(Searches(victims), node("n1", len(names)), *(running(victim, 1) for victim in victims))
@@ -154,17 +154,17 @@ def test_revising_is_bounded_divided_between_namespaces_and_goes_on_in_the_next_
     made, over = _failing({"x": 9, "y": 1}), list[list[str]]()
     while not over or over[-1]:
         plan = made.decide((1 + len(over)) * S, Limits(searching=2 * 2_100))
-        over.append(sorted(each.intent_id for each in given_up(plan)))
-        for intent_id in over[-1]:
-            made.commits.intents.drop(intent_id)
-            made.remove_pod(intent_id.removesuffix("-0"))
+        over.append(sorted(each.nomination_id for each in given_up(plan)))
+        for nomination_id in over[-1]:
+            made.commits.nominations.drop(nomination_id)
+            made.remove_pod(nomination_id.removesuffix("-0"))
     assert max(map(len, over)) <= 4
     assert "uid-y0-0" in over[0]
     everybody = ["uid-y0-0", *(f"uid-x{number}-0" for number in range(9))]
-    assert sorted(intent_id for each in over for intent_id in each) == sorted(everybody)
+    assert sorted(nomination_id for each in over for nomination_id in each) == sorted(everybody)
 
 
-def test_the_intent_of_a_member_beyond_a_minimum_is_revised_for_that_member() -> None:
+def test_the_nomination_of_a_member_beyond_a_minimum_is_revised_for_that_member() -> None:
     made = making(Searches(["v", "w", "y"]), node(gpus=5), running("v", 2), running("w", 2), pod_group("g", 1))
     feed(made, bound(pod("m0", gpus=1, group="g"), "n1"), *(pod(f"m{at}", gpus=2, group="g") for at in (1, 2)))
     (first,) = take(made, made.decide(0))
@@ -172,7 +172,7 @@ def test_the_intent_of_a_member_beyond_a_minimum_is_revised_for_that_member() ->
     assert [place.pod_uid for each in (first, other) for place in each.places] == ["uid-m1", "uid-m2"]
     made.remove_pod("uid-w")
     made.remove_pod("uid-m2")
-    made.commits.intents.drop(other.id)
+    made.commits.nominations.drop(other.id)
     feed(made, running("y", 2))
     (second,) = take(made, made.decide(2 * S + PATIENCE))
     assert (second.id, second.places, gone(second)) == (first.id, first.places, ["y"])

@@ -166,11 +166,11 @@ def test_a_gang_for_which_room_is_made_stays() -> None:
     feed(made, pod("late", group="g", gpus=2))
     made.note_stale(G, Stale(since_ns=0))
     plan = made.decide(60 * S)
-    (intent,) = (entry.intent for entry in plan.entries if isinstance(entry, MakeRoom))
-    assert (intent.pod_group, going(plan)) == ("g", [])
-    made.commits.intents.put(intent)
-    assert going(made.decide(90 * S)) == []  # as long as the intent stands
-    made.commits.intents.drop(intent.id)
+    (nomination,) = (entry.nomination for entry in plan.entries if isinstance(entry, MakeRoom))
+    assert (nomination.pod_group, going(plan)) == ("g", [])
+    made.commits.nominations.put(nomination)
+    assert going(made.decide(90 * S)) == []  # as long as the nomination stands
+    made.commits.nominations.drop(nomination.id)
     search.may_go.clear()
     assert going(made.decide(200 * S)) == ["a-00", "a-01"]
 

@@ -8,7 +8,7 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Explain, MakeRoom, Plan
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code
-from tests.scheduler.core.decide.test_making import MS, Searches, intents, making
+from tests.scheduler.core.decide.test_making import MS, Searches, making, nominations
 from tests.scheduler.core.nodes.test_nominated_usage import running
 from tests.scheduler.core.objects import feed, node, pod, pod_group
 
@@ -19,8 +19,8 @@ def told(made: Cluster, now_ms: int) -> dict[str, Code]:
 
 
 def carried_out(made: Cluster, plan: Plan) -> dict[str, Code]:
-    for each in intents(plan):
-        made.commits.intents.put(each)
+    for each in nominations(plan):
+        made.commits.nominations.put(each)
     explained = [entry for entry in plan.entries if isinstance(entry, Explain)]
     made.told(explained)
     return {uid: entry.verdict.code for entry in explained for uid in entry.pods}

@@ -1,4 +1,4 @@
-"""What intents keep on a node: places less what victims still hold there, per resource and per shared device."""
+"""What nominations keep on a node: places less what victims still hold there, per resource and per shared device."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gpu.bind_request import PlannedDevice
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.pod_class import Demand
-from scheduler.core.model.preemption import Action, Intent, Place, Victim
+from scheduler.core.model.preemption import Action, Nomination, Place, Victim
 from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.node_usage import Occupancy
 from scheduler.core.nodes.nominated_usage import KeptPlace, KeptRoom, count_kept
@@ -20,9 +20,9 @@ from tests.scheduler.core.objects import NANO, Fed, bound, cluster, feed, free_g
 HALF = NANO // 2
 
 
-def intent(*places: Place, victims: tuple[str, ...] = (), id_: str = "i", node_name: str = "n1") -> Intent:
+def nomination(*places: Place, victims: tuple[str, ...] = (), id_: str = "i", node_name: str = "n1") -> Nomination:
     gone = tuple(Victim(pod_uid=f"uid-{v}", namespace="ns", name=v, node=node_name, owner=f"uid-{v}") for v in victims)
-    return Intent(id=id_, action=Action.RECLAIM, namespace="ns", places=places, victims=gone)
+    return Nomination(id=id_, action=Action.RECLAIM, namespace="ns", places=places, victims=gone)
 
 
 def place(name: str, *devices: tuple[str, int], node_name: str = "n1", emptied: tuple[str, ...] = ()) -> Place:
@@ -64,7 +64,7 @@ def test_charged_is_what_places_need_beyond_what_victims_hold(
 ) -> None:
     pods = [running(name, gpus) for name, gpus in (victims | others).items()]
     made = cluster(node(), *pods, pod("h", gpus=asked))
-    made.commits.intents.put(intent(place("h"), victims=tuple(victims)))
+    made.commits.nominations.put(nomination(place("h"), victims=tuple(victims)))
     assert free_gpus(made) == free
 
 
@@ -101,13 +101,13 @@ def test_places_that_ask_only_what_every_node_has_are_counted_as_all_others_are(
 
 def test_what_a_victim_leaves_is_kept_and_what_is_free_beside_stays_usable() -> None:
     made = cluster(node(), running("v", 4), running("w", 2), pod("h", gpus=5, cpu="3"))
-    made.commits.intents.put(intent(place("h"), victims=("v", "w")))
+    made.commits.nominations.put(nomination(place("h"), victims=("v", "w")))
     assert (free_gpus(made), left(made, CPU), left(made, PODS)) == (2, 61_000, 108)
     made.remove_pod("uid-v")
     assert (free_gpus(made), left(made, PODS)) == (3, 109)
     made.remove_pod("uid-w")
     assert (free_gpus(made), left(made, PODS)) == (3, 109)
-    made.commits.intents.drop("i")
+    made.commits.nominations.drop("i")
     assert (free_gpus(made), left(made, CPU), left(made, PODS)) == (8, 64_000, 110)
 
 
@@ -115,7 +115,7 @@ def test_of_a_shared_device_only_the_part_is_kept_that_a_victim_had() -> None:
     tenants = {"uid-v": NANO // 4, "uid-o": NANO // 4}
     made = cluster(node(), reservation("g", book=tenants), share("v", NANO // 4), share("o", NANO // 4))
     feed(made, pod("h", fraction="0.5"))
-    made.commits.intents.put(intent(place("h", ("g", HALF)), victims=("v",)))
+    made.commits.nominations.put(nomination(place("h", ("g", HALF)), victims=("v",)))
     assert left_of_device(made) == NANO // 4
     feed(made, reservation("g", book={"uid-o": NANO // 4}))
     made.remove_pod("uid-v")
@@ -124,29 +124,29 @@ def test_of_a_shared_device_only_the_part_is_kept_that_a_victim_had() -> None:
 
 def test_a_device_that_is_to_be_whole_is_nobody_elses_until_its_reservation_is_gone_nor_afterwards() -> None:
     made = cluster(node(gpus=1), reservation("g", book={"uid-v": HALF}), share("v", HALF), pod("h", gpus=1))
-    made.commits.intents.put(intent(place("h", emptied=("g",)), victims=("v",)))
+    made.commits.nominations.put(nomination(place("h", emptied=("g",)), victims=("v",)))
     assert (left_of_device(made), free_gpus(made)) == (0, 0)
     feed(made, reservation("g", book={}))
     made.remove_pod("uid-v")
     assert (left_of_device(made), free_gpus(made)) == (0, 0)  # its reservation still holds it, and nobody joins
     made.remove_pod("r-g")
     assert (left_of_device(made), free_gpus(made)) == (None, 0)  # now it is the holder's
-    made.commits.intents.drop("i")
+    made.commits.nominations.drop("i")
     assert free_gpus(made) == 1
 
 
 def test_a_device_that_is_opened_on_a_victims_gpu_is_no_device_that_others_join() -> None:
     made = cluster(node(gpus=2), running("v", 2), pod("h", fraction="0.5"))
-    made.commits.intents.put(intent(place("h", ("new", HALF)), victims=("v",)))
+    made.commits.nominations.put(nomination(place("h", ("new", HALF)), victims=("v",)))
     assert (left_of_device(made, "new"), free_gpus(made)) == (None, 0)
     made.remove_pod("uid-v")
     assert (left_of_device(made, "new"), free_gpus(made), left(made, PODS)) == (None, 1, 108)
 
 
-def test_two_intents_on_one_node_charge_beside_each_other() -> None:
+def test_two_nominations_on_one_node_charge_beside_each_other() -> None:
     made = cluster(node(), running("v", 2), running("w", 3), pod("h", gpus=3), pod("k", gpus=3))
-    made.commits.intents.put(intent(place("h"), victims=("v",), id_="i"))
-    made.commits.intents.put(intent(place("k"), victims=("w",), id_="j"))
+    made.commits.nominations.put(nomination(place("h"), victims=("v",), id_="i"))
+    made.commits.nominations.put(nomination(place("k"), victims=("w",), id_="j"))
     assert free_gpus(made) == 2
     made.remove_pod("uid-v")
     assert free_gpus(made) == 2
@@ -157,7 +157,7 @@ def test_two_intents_on_one_node_charge_beside_each_other() -> None:
 
 def test_more_than_the_node_has_is_less_than_nothing_for_others() -> None:
     made = cluster(node(gpus=4), running("v", 4), pod("h", gpus=4))
-    made.commits.intents.put(intent(place("h"), victims=("v",)))
+    made.commits.nominations.put(nomination(place("h"), victims=("v",)))
     made.remove_pod("uid-v")
     feed(made, bound(pod("foreign", gpus=2, scheduler="another"), "n1"))
     assert free_gpus(made) == -2
@@ -165,7 +165,7 @@ def test_more_than_the_node_has_is_less_than_nothing_for_others() -> None:
 
 def test_what_is_kept_is_shown_as_neither_free_nor_lost() -> None:
     made = cluster(node(), running("w", 2), pod("h", gpus=5))
-    made.commits.intents.put(intent(place("h")))
+    made.commits.nominations.put(nomination(place("h")))
     view = made.view("n1")
     assert view is not None
     assert (view.gpus, view.free_gpus, view.lost_gpus) == (8, 1, 0)

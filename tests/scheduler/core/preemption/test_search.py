@@ -395,7 +395,7 @@ def test_a_pod_that_was_evicted_not_long_ago_is_left_alone_for_a_while() -> None
     assert _gone(_one(evicted={"uid-x": Evicted(1, NOON_S - 30)})) == ["x"]
 
 
-def test_a_pod_that_another_intent_takes_is_not_taken_twice() -> None:
+def test_a_pod_that_another_nomination_takes_is_not_taken_twice() -> None:
     assert _gone(_one(taken={"uid-x"})) is None
 
 

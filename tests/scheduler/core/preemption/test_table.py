@@ -57,7 +57,7 @@ def _again(made: Cluster, **given: Any) -> Any:
 
 
 def _change(made: Cluster, rng: random.Random, names: list[str]) -> dict[str, Any]:
-    """Something happens; return what other intents take and what may be counted on from now on."""
+    """Something happens; return what other nominations take and what may be counted on from now on."""
     name, of = rng.choice(names), rng.choice("ab")
     group = rng.choice(["", "g", "h"])
     where, asked = rng.choice(["n1", "n2"]), {"gpus": rng.choice([1, 2]), "priority": rng.choice([50, 60, 100])}

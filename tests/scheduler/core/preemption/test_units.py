@@ -131,7 +131,7 @@ def test_a_gang_that_is_starting_is_left_alone() -> None:
     assert (found.units, {why for why, *_ in found.kept}) == ([], {Kept.BUSY})
 
 
-def test_pods_that_another_intent_takes_are_as_good_as_gone() -> None:
+def test_pods_that_another_nomination_takes_are_as_good_as_gone() -> None:
     found = _found(pod_group("g", 1, queue="a"), *_gang(3), taken={"uid-m2"})
     assert [unit.unit.pods for unit in found.units] == [("uid-m1",), ("uid-m0",)]
     assert [(why, record.uid) for why, _, record, _ in found.kept] == [(Kept.BUSY, "uid-m2")]

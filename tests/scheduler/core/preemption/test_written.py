@@ -1,4 +1,4 @@
-"""The record of intents: what is written is read back, and what was not written so is not taken for an intent."""
+"""The record of nominations: what is written is read back, and nothing else is taken for a nomination."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gpu.bind_request import PlannedDevice
 from scheduler.core.convert.owners import identity
 from scheduler.core.model.pod_class import Demand
-from scheduler.core.model.preemption import Action, Evicted, Intent, Moved, Place, Victim
+from scheduler.core.model.preemption import Action, Evicted, Moved, Nomination, Place, Victim
 from scheduler.core.preemption import nomination_record
 from scheduler.core.preemption.nomination_record import MOST_TIMES, Record, Texts, evictions, pods_of, read, without
 from tests.fuzzing import fuzzed
@@ -55,8 +55,8 @@ _moved = st.builds(
     demand=_demands,
     devices=st.lists(_devices, max_size=2).map(tuple),
 )
-_intents = st.builds(
-    Intent,
+_nominations = st.builds(
+    Nomination,
     id=_words,
     action=st.sampled_from(Action),
     namespace=_words,
@@ -69,14 +69,14 @@ _intents = st.builds(
 _times = st.lists(st.integers(0, 2 * NOW_S), min_size=1, max_size=MOST_TIMES).map(lambda times: tuple(sorted(times)))
 
 
-def _is_one_record(intents: list[Intent]) -> bool:
-    pods = [uid for intent in intents for uid in pods_of(intent)]
-    return len(set(pods)) == len(pods) and len({intent.id for intent in intents}) == len(intents)
+def _is_one_record(nominations: list[Nomination]) -> bool:
+    pods = [uid for nomination in nominations for uid in pods_of(nomination)]
+    return len(set(pods)) == len(pods) and len({nomination.id for nomination in nominations}) == len(nominations)
 
 
 _records = st.builds(
     Record,
-    st.lists(_intents, max_size=4).filter(_is_one_record).map(tuple),
+    st.lists(_nominations, max_size=4).filter(_is_one_record).map(tuple),
     st.dictionaries(_uids, _times, max_size=4),
     st.dictionaries(_words, st.integers(0, 2 * NOW_S), max_size=3),
 )
@@ -86,12 +86,12 @@ def uid(number: int) -> str:
     return str(uuid.UUID(int=number))
 
 
-def intent(name: str = "a-0", *, first: int = 1, victims: int = 1, owner: str = "") -> Intent:
+def nomination(name: str = "a-0", *, first: int = 1, victims: int = 1, owner: str = "") -> Nomination:
     gone = tuple(
         Victim(pod_uid=uid(first + at), namespace="team", name=f"v{at}", node="n1", owner=owner or uid(first + at))
         for at in range(1, victims + 1)
     )
-    return Intent(id=name, action=Action.RECLAIM, namespace="team", places=(Place(uid(first), "n1"),), victims=gone)
+    return Nomination(id=name, action=Action.RECLAIM, namespace="team", places=(Place(uid(first), "n1"),), victims=gone)
 
 
 def sent(record: Record) -> int:
@@ -121,7 +121,7 @@ _json = st.recursive(
 def _spoilt(draw: st.DrawFn) -> str:
     """A record with one value somewhere that is another one."""
     whole = json.loads(
-        nomination_record.written(Record((intent(victims=2), intent("b-0", first=9)), {uid(1): (NOW_S,)}))
+        nomination_record.written(Record((nomination(victims=2), nomination("b-0", first=9)), {uid(1): (NOW_S,)}))
     )
     at: Any = whole
     while True:
@@ -140,7 +140,7 @@ def test_what_is_read_of_a_spoilt_record_can_be_written_again(text: str) -> None
     assert read(nomination_record.written(found)).record == found
 
 
-GOOD = json.loads(nomination_record.written(Record((intent(),))))["intents"][0]
+GOOD = json.loads(nomination_record.written(Record((nomination(),))))["nominations"][0]
 
 
 @pytest.mark.parametrize(
@@ -161,19 +161,19 @@ GOOD = json.loads(nomination_record.written(Record((intent(),))))["intents"][0]
         ({"victims": [["AAAAAAAAAAAAAAAAAAAAAQ", "team", "v", "n1", "=o"]]}, "a pod is in it"),
     ],
 )
-def test_an_intent_is_read_whole_or_not_at_all(change: dict[str, Any], because: str) -> None:
-    other = json.loads(nomination_record.written(Record((intent("b-0", first=9),))))["intents"][0]
-    found = read(msgspec.json.encode({"intents": [{**GOOD, **change}, other], "evicted": {}}))
-    assert [kept.id for kept in found.record.intents] == ["b-0"]
+def test_a_nomination_is_read_whole_or_not_at_all(change: dict[str, Any], because: str) -> None:
+    other = json.loads(nomination_record.written(Record((nomination("b-0", first=9),))))["nominations"][0]
+    found = read(msgspec.json.encode({"nominations": [{**GOOD, **change}, other], "evicted": {}}))
+    assert [kept.id for kept in found.record.nominations] == ["b-0"]
     (said,) = found.unread
-    assert said.startswith("intents[0]: ")
+    assert said.startswith("nominations[0]: ")
     assert because in said
 
 
-def test_of_two_intents_that_have_one_pod_the_first_stands() -> None:
-    text = msgspec.json.encode({"intents": [GOOD, {**GOOD, "id": "c-0"}, GOOD], "evicted": {}})
+def test_of_two_nominations_that_have_one_pod_the_first_stands() -> None:
+    text = msgspec.json.encode({"nominations": [GOOD, {**GOOD, "id": "c-0"}, GOOD], "evicted": {}})
     found = read(text)
-    assert [kept.id for kept in found.record.intents] == ["a-0"]
+    assert [kept.id for kept in found.record.nominations] == ["a-0"]
     assert len(found.unread) == 2
 
 
@@ -204,18 +204,18 @@ def test_evictions_count_for_an_hour() -> None:
 
 
 def test_what_is_over_goes() -> None:
-    left = without(Record((intent("a-0"), intent("b-0", first=9))), ["a-0", "x"])
-    assert [kept.id for kept in left.intents] == ["b-0"]
+    left = without(Record((nomination("a-0"), nomination("b-0", first=9))), ["a-0", "x"])
+    assert [kept.id for kept in left.nominations] == ["b-0"]
 
 
 @pytest.mark.parametrize("amount", [-1, 2**53])
 def test_a_place_of_a_successor_whose_amounts_nobody_writes_is_not_read(amount: int) -> None:
     moved = Moved(pod_uid=uid(7), namespace="team", owner=uid(8), node="n2", demand=Demand(gpus=1))
-    text = nomination_record.written(Record((msgspec.structs.replace(intent(), moved=(moved,)),)))
-    assert read(text).record.intents[0].moved == (moved,)
+    text = nomination_record.written(Record((msgspec.structs.replace(nomination(), moved=(moved,)),)))
+    assert read(text).record.nominations[0].moved == (moved,)
     changed = text.replace('"gpus":1', f'"gpus":{amount}')
     assert changed != text
-    assert read(changed).record.intents == ()
+    assert read(changed).record.nominations == ()
 
 
 @settings(max_examples=examples(40))
@@ -224,17 +224,17 @@ def test_what_is_kept_as_text_of_the_last_record_changes_nothing(records: list[R
     texts = Texts()
     for record in records:
         assert nomination_record.written(record, texts) == nomination_record.written(record)
-        texts.keep(record.intents, record.evicted.keys())
+        texts.keep(record.nominations, record.evicted.keys())
 
 
 def test_what_stays_in_the_record_is_not_encoded_again() -> None:
-    texts, stays = Texts(), intent()
+    texts, stays = Texts(), nomination()
     record = Record((stays,), {uid(7): (1, 2)})
     nomination_record.written(record, texts)
-    texts.keep(record.intents, record.evicted.keys())
-    before = texts.intent(stays)[0], texts.owner(uid(7), (1, 2))[0]
-    nomination_record.written(Record((stays, intent("b-0", first=50)), {uid(7): (1, 2)}), texts)
-    assert texts.intent(stays)[0] is before[0]
+    texts.keep(record.nominations, record.evicted.keys())
+    before = texts.nomination(stays)[0], texts.owner(uid(7), (1, 2))[0]
+    nomination_record.written(Record((stays, nomination("b-0", first=50)), {uid(7): (1, 2)}), texts)
+    assert texts.nomination(stays)[0] is before[0]
     assert texts.owner(uid(7), (1, 2))[0] is before[1]
-    assert texts.intent(msgspec.structs.replace(stays, number=9))[0] != before[0]
+    assert texts.nomination(msgspec.structs.replace(stays, number=9))[0] != before[0]
     assert texts.owner(uid(7), (1, 2, 3))[0] != before[1]

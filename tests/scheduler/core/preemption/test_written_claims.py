@@ -1,4 +1,4 @@
-"""Claims that failed, as text beside the record of intents."""
+"""Claims that failed, as text beside the record of nominations."""
 
 from __future__ import annotations
 

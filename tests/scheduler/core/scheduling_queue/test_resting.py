@@ -1,4 +1,4 @@
-"""Which standing intents a decision looks at; that no other would have come out differently: test_room_machine.py."""
+"""Which standing nominations a decision looks at; test_room_machine.py holds that the others need no look."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scheduler.core.decide.decide import decide
 from scheduler.core.scheduling_queue.effects import Said
 from scheduler.core.scheduling_queue.queue import Resting
 from tests.scheduler.core.decide.test_holders import making_room
-from tests.scheduler.core.nodes.test_nominated_usage import intent, place
+from tests.scheduler.core.nodes.test_nominated_usage import nomination, place
 from tests.scheduler.core.objects import bound, feed, node, pod, pod_group
 
 _MANY = 20
@@ -41,12 +41,14 @@ def _waiting(count: int = _MANY) -> Cluster:
             made, bound(pod(f"v{at}", gpus=1), f"n{at}"), bound(pod(f"o{at}", gpus=1), f"n{at}"), pod(f"h{at}", gpus=1)
         )
         on = f"n{at}"
-        made.commits.intents.put(intent(place(f"h{at}", node_name=on), victims=(f"v{at}",), id_=f"i{at}", node_name=on))
+        made.commits.nominations.put(
+            nomination(place(f"h{at}", node_name=on), victims=(f"v{at}",), id_=f"i{at}", node_name=on)
+        )
     return made
 
 
 def _looked_at(made: Cluster) -> set[str]:
-    """Holders whose intents the next decision looks at, and lets wait."""
+    """Holders whose nominations the next decision looks at, and lets wait."""
     notes = decide(made.prepared(0), 0).notes
     return {uid.removeprefix("uid-") for note in notes if isinstance(note, Said) and note.lasts for uid in note.uids}
 
@@ -68,7 +70,7 @@ def _node_changes(made: Cluster) -> None:
 
 
 @pytest.mark.parametrize("happens", [_victim_is_deleted, _holder_changes, _another_comes, _node_changes])
-def test_a_decision_looks_at_the_intent_about_which_something_has_changed_and_at_no_other(
+def test_a_decision_looks_at_the_nomination_about_which_something_has_changed_and_at_no_other(
     happens: Callable[[Cluster], None],
 ) -> None:
     made = _waiting()
@@ -79,11 +81,11 @@ def test_a_decision_looks_at_the_intent_about_which_something_has_changed_and_at
     assert _looked_at(made) == {"h3"}
 
 
-def test_an_intent_of_a_gang_wakes_with_any_member_and_with_its_group() -> None:
+def test_a_nomination_of_a_gang_wakes_with_any_member_and_with_its_group() -> None:
     made = _waiting(1)
     feed(made, pod_group("g", 1), pod("m", gpus=1, group="g"))
-    of_pod = intent(place("m", node_name="n0"), victims=("o0",), id_="g", node_name="n0")
-    made.commits.intents.put(msgspec.structs.replace(of_pod, pod_group="g"))
+    of_pod = nomination(place("m", node_name="n0"), victims=("o0",), id_="g", node_name="n0")
+    made.commits.nominations.put(msgspec.structs.replace(of_pod, pod_group="g"))
     made.decide(0)
     assert _looked_at(made) == set()
     feed(made, pod("n", gpus=1, group="g", gated=True))

@@ -16,7 +16,7 @@ from scheduler.core.decide.placer import Placer
 from scheduler.core.model.plan import Placement
 from scheduler.core.nodes.table import GPUS, Table
 from scheduler.core.snapshot.statement import Statement
-from tests.scheduler.core.nodes.test_nominated_usage import intent, place, running
+from tests.scheduler.core.nodes.test_nominated_usage import nomination, place, running
 from tests.scheduler.core.objects import NANO, bound, changed, claim, cluster, csi_node, node, pod, reservation, volume
 from tests.scheduler.core.stories.test_slices import SLICE, asking, cut, single
 from tests.whole import examples
@@ -192,11 +192,11 @@ def test_a_pod_of_a_node_that_is_gone_can_not_be_evicted() -> None:
         Placer(made.snapshot()).statement.evict(victim)
 
 
-# --- intents -----------------------------------------------------------------------------------------------------
-def test_the_charge_of_an_intent_is_taken_off_and_put_back_and_others_stay() -> None:
+# --- nominations -----------------------------------------------------------------------------------------------------
+def test_the_charge_of_a_nomination_is_taken_off_and_put_back_and_others_stay() -> None:
     made = cluster(node("n1"), node("n2"), *(pod(name, gpus=gpus) for name, gpus in (("h", 3), ("k", 2), ("o", 1))))
-    made.commits.intents.put(intent(place("h"), place("k", node_name="n2"), id_="i"))
-    made.commits.intents.put(intent(place("o"), id_="j"))
+    made.commits.nominations.put(nomination(place("h"), place("k", node_name="n2"), id_="i"))
+    made.commits.nominations.put(nomination(place("o"), id_="j"))
     statement = Placer(made.snapshot()).statement
     before, marks = _image(statement), [statement.checkpoint()]
     free = [statement.table.free[GPUS].tolist()]
@@ -213,7 +213,7 @@ def test_the_charge_of_an_intent_is_taken_off_and_put_back_and_others_stay() -> 
 
 def test_a_victim_that_goes_on_paper_leaves_its_room_to_the_holder() -> None:
     made = cluster(node(), running("v", 5), pod("h", gpus=4))
-    made.commits.intents.put(intent(place("h"), victims=("v",)))
+    made.commits.nominations.put(nomination(place("h"), victims=("v",)))
     statement, victim = Placer(made.snapshot()).statement, made.pod("uid-v")
     assert victim is not None
     free = [int(statement.table.free[GPUS, 0])]

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import MakeRoom
-from scheduler.core.model.preemption import Action, Ended, Intent
+from scheduler.core.model.preemption import Action, Ended, Nomination
 from scheduler.core.model.priority_order import Rank
 from scheduler.core.model.settings import Settings, Strategy
 from scheduler.core.queues.reserved_nodes import Berth, Berths
@@ -46,10 +46,10 @@ class Makers(Shell):
             self.make_again()
 
     @override
-    def _evict(self, intent: Intent) -> None:
-        """Those that are still there, and were not asked before: a revised intent names all its victims."""
-        victims = (each for each in intent.victims if each.pod_uid in self.objects)
-        super()._evict(msgspec.structs.replace(intent, victims=tuple(victims)))
+    def _evict(self, nomination: Nomination) -> None:
+        """Those that are still there, and were not asked before: a revised nomination names all its victims."""
+        victims = (each for each in nomination.victims if each.pod_uid in self.objects)
+        super()._evict(msgspec.structs.replace(nomination, victims=tuple(victims)))
 
     def make_again(self) -> None:
         """All that is owed comes, by other names."""
@@ -87,10 +87,10 @@ def test_a_group_is_moved_and_the_need_starts_where_it_was() -> None:
 
 def test_the_record_names_the_place_of_the_successor_before_anybody_is_evicted() -> None:
     shell = fragmented(late=True).feed(waiting("mine", "a", 4)).run(1)
-    (intent,) = shell.record.values()
-    assert (intent.action, [victim.name for victim in intent.victims]) == (Action.MOVE, ["x"])
-    assert [(each.pod_uid, each.node, each.demand.gpus) for each in intent.moved] == [("uid-x", "n2", 1)]
-    assert [each.owner for each in intent.moved] == [victim.owner for victim in intent.victims]
+    (nomination,) = shell.record.values()
+    assert (nomination.action, [victim.name for victim in nomination.victims]) == (Action.MOVE, ["x"])
+    assert [(each.pod_uid, each.node, each.demand.gpus) for each in nomination.moved] == [("uid-x", "n2", 1)]
+    assert [each.owner for each in nomination.moved] == [victim.owner for victim in nomination.victims]
 
 
 def test_nobody_else_gets_the_place_of_a_successor_that_comes_late() -> None:
@@ -180,8 +180,8 @@ def test_room_is_moved_for_before_it_is_taken_from_others() -> None:
     assert shell.asked == ["x"]
 
 
-def _all_have_places(intent: Intent) -> bool:
-    return {victim.pod_uid for victim in intent.victims} == {moved.pod_uid for moved in intent.moved}
+def _all_have_places(nomination: Nomination) -> bool:
+    return {victim.pod_uid for victim in nomination.victims} == {moved.pod_uid for moved in nomination.moved}
 
 
 @pytest.mark.parametrize("seed", seeds(20))

@@ -24,7 +24,7 @@ from scheduler.core.model.plan import (
     Plan,
     Retire,
 )
-from scheduler.core.model.preemption import Action, Budget, Ended, Intent, RoomFacts, RoomSettings
+from scheduler.core.model.preemption import Action, Budget, Ended, Nomination, RoomFacts, RoomSettings
 from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.table import GPUS
 from tests.scheduler.core.objects import NANO, Fed, bound, changed, feed, node, pod, pod_group, queue, reservation
@@ -46,7 +46,7 @@ class Shell:
     books: dict[str, dict[str, int]] = field(default_factory=dict)
     device_on: dict[str, str] = field(default_factory=dict)
     made: int = 0
-    record: dict[str, Intent] = field(default_factory=dict)
+    record: dict[str, Nomination] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     ended: list[GiveUp] = field(default_factory=list)
     placed: dict[str, str] = field(default_factory=dict)
@@ -90,8 +90,8 @@ class Shell:
     def restart(self) -> None:
         """Another one takes over: it has the record, and lists everything else in another order."""
         self.cluster = Cluster(Settings())
-        for intent in self.record.values():
-            self.cluster.commits.intents.put(intent)
+        for nomination in self.record.values():
+            self.cluster.commits.nominations.put(nomination)
         feed(self.cluster, *reversed(self.objects.values()))
 
     def run(self, decisions: int = 3) -> Self:
@@ -121,23 +121,26 @@ class Shell:
                 self.cluster.remove_pod(uid)
                 self.objects.pop(uid)
                 del self.books[uid.removeprefix("r-")]
-            case MakeRoom(intent=intent):
+            case MakeRoom(nomination=nomination):
                 taken = {
-                    victim.pod_uid for each in self.record.values() if each.id != intent.id for victim in each.victims
+                    victim.pod_uid
+                    for each in self.record.values()
+                    if each.id != nomination.id
+                    for victim in each.victims
                 }
-                assert taken.isdisjoint(victim.pod_uid for victim in intent.victims)
-                self.cluster.commits.intents.put(intent)
-                self.record[intent.id] = intent
-                self._evict(intent)
-            case GiveUp(intent_id=intent_id):
-                self.cluster.commits.intents.drop(intent_id)
-                self.record.pop(intent_id)
+                assert taken.isdisjoint(victim.pod_uid for victim in nomination.victims)
+                self.cluster.commits.nominations.put(nomination)
+                self.record[nomination.id] = nomination
+                self._evict(nomination)
+            case GiveUp(nomination_id=nomination_id):
+                self.cluster.commits.nominations.drop(nomination_id)
+                self.record.pop(nomination_id)
                 self.ended.append(entry)
             case _:
                 pass
 
-    def _evict(self, intent: Intent) -> None:
-        for victim in intent.victims:
+    def _evict(self, nomination: Nomination) -> None:
+        for victim in nomination.victims:
             was = self.objects[victim.pod_uid]
             assert isinstance(was, Pod)
             if was.metadata.deletion_timestamp is not None:
@@ -166,7 +169,7 @@ class Shell:
 
 
 def _is_sound(shell: Shell) -> bool:
-    """Whether no node has more than it can hold by what stands there alone, whatever intents keep."""
+    """Whether no node has more than it can hold by what stands there alone, whatever nominations keep."""
     alone = Cluster(Settings())
     feed(alone, *shell.objects.values())
     table = alone.refresh().table
@@ -254,14 +257,14 @@ def test_a_victim_that_does_not_die_is_replaced_where_its_team_has_more_than_its
     shell.gone(first)
     shell.feed(waiting("other", "b")).run(95)
     assert len(shell.asked) == 3
-    (intent,) = shell.record.values()
-    assert [victim.name for victim in intent.victims] == shell.asked[2:] != [stays]
+    (nomination,) = shell.record.values()
+    assert [victim.name for victim in nomination.victims] == shell.asked[2:] != [stays]
     shell.gone(shell.asked[2])
     shell.run(2)
     assert (shell.placed, shell.ended[0].because) == ({"mine": "n1"}, Ended.BOUND)
 
 
-def test_a_victim_that_does_not_die_ends_the_intent_where_nobody_else_may_go() -> None:
+def test_a_victim_that_does_not_die_ends_the_nomination_where_nobody_else_may_go() -> None:
     shell = Shell(late=True).feed(*two_teams(4), *(running(f"b{at}", "b") for at in range(4)))
     shell.feed(waiting("mine", "a", 2)).run(2)
     shell.gone(shell.asked[0])
@@ -334,9 +337,9 @@ def test_another_scheduler_goes_on_with_the_record(late: bool) -> None:
 def test_two_needs_never_take_one_victim() -> None:
     shell = Shell(late=True).feed(*two_teams(), *(running(f"b{at}", "b", 2) for at in range(4)))
     shell.feed(*(waiting(f"mine{at}", "a", 2) for at in range(2))).run(4)
-    victims = [victim.name for intent in shell.record.values() for victim in intent.victims]
+    victims = [victim.name for nomination in shell.record.values() for victim in nomination.victims]
     assert (len(victims), len(set(victims)), len(shell.record)) == (2, 2, 2)
-    assert {intent.action for intent in shell.record.values()} == {Action.RECLAIM}
+    assert {nomination.action for nomination in shell.record.values()} == {Action.RECLAIM}
 
 
 def test_who_counts_on_a_pod_that_never_ends_gets_another_ones_place_though_nothing_happens() -> None:
@@ -354,20 +357,20 @@ def test_who_counts_on_a_pod_that_never_ends_gets_another_ones_place_though_noth
     assert 121 * S <= at_ns < 130 * S
 
 
-def test_a_holder_that_is_bound_before_the_rest_of_its_gang_is_nobodys_victim_while_its_intent_stands() -> None:
+def test_a_holder_that_is_bound_before_the_rest_of_its_gang_is_nobodys_victim_while_its_nomination_stands() -> None:
     shell = Shell(late=True).feed(node("n1", 2), node("n2", 2), queue("a", gpu=(4, 1, -1)), queue("b"))
     shell.feed(*(running(f"b{at}", "b", 2, on=f"n{at}") for at in (1, 2)), pod_group("g", 2, queue="a"))
     members = [pod(f"m{at}", gpus=2, group="g", labels=of("a")) for at in (1, 2)]
     shell.feed(*members).run(1)
-    (intent,) = shell.record.values()
-    where = {place.pod_uid: place.node for place in intent.places}["uid-m1"]
+    (nomination,) = shell.record.values()
+    where = {place.pod_uid: place.node for place in nomination.places}["uid-m1"]
     shell.gone(f"b{where[1]}")
     shell.feed(bound(members[0], where), waiting("urgent", "a", 2, priority=90)).run(3)
-    assert shell.record == {intent.id: intent}
+    assert shell.record == {nomination.id: nomination}
     assert "m1" not in shell.asked
 
 
-def test_a_device_that_came_back_does_not_keep_an_intent_whose_place_somebody_else_took() -> None:
+def test_a_device_that_came_back_does_not_keep_a_nomination_whose_place_somebody_else_took() -> None:
     shell = Shell(late=True).feed(node(gpus=2), queue("a", gpu=(2, 1, -1)), queue("b"))
     for name in ("b0", "b1"):
         shell.share(name, HALF, "g", "b")
@@ -391,11 +394,11 @@ def test_what_one_need_takes_of_a_budget_the_next_one_does_not_take_again(at_onc
     plan = shell.cluster.decide(S)
     for entry in plan.entries:  # decided, and not evicted yet
         if isinstance(entry, MakeRoom):
-            shell.cluster.commits.intents.put(entry.intent)
+            shell.cluster.commits.nominations.put(entry.nomination)
     shell.feed(*mine)
     again = shell.cluster.decide(3 * S).entries
-    made = [entry.intent for entry in (*plan.entries, *again) if isinstance(entry, MakeRoom)]
-    assert sum(len(intent.victims) for intent in made) == 1
+    made = [entry.nomination for entry in (*plan.entries, *again) if isinstance(entry, MakeRoom)]
+    assert sum(len(nomination.victims) for nomination in made) == 1
 
 
 def test_a_node_that_comes_up_meanwhile_spares_whoever_was_not_asked_yet() -> None:

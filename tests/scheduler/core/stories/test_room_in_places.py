@@ -96,7 +96,7 @@ def _ask_for_a_host(shell: Shell) -> None:
 
 def _kept(shell: Shell) -> set[str]:
     """Nodes of places that are kept."""
-    return {place.node for intent in shell.record.values() for place in intent.places}
+    return {place.node for nomination in shell.record.values() for place in nomination.places}
 
 
 @pytest.mark.parametrize(

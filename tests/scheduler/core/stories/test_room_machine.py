@@ -14,7 +14,7 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.decide.decide import Decision, decide
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.plan import MakeRoom, Plan
-from scheduler.core.model.preemption import Intent
+from scheduler.core.model.preemption import Nomination
 from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.table import Int64s
 from scheduler.core.scheduling_queue.effects import Said
@@ -72,7 +72,7 @@ def _somebody_ends(shell: Shell, number: int) -> None:
 
 
 def _holder_goes(shell: Shell, number: int) -> None:
-    held = sorted(place.pod_uid for intent in shell.record.values() for place in intent.places)
+    held = sorted(place.pod_uid for nomination in shell.record.values() for place in nomination.places)
     waiting = [each for each in _pods(shell, are_bound=False) if each.metadata.uid in held]
     if waiting:
         shell.gone(waiting[number % len(waiting)].metadata.name)
@@ -141,7 +141,7 @@ class Careful(Shell):
         assert {name: free.tolist() for name, free in anew.items()} == {n: free.tolist() for n, free in after.items()}
 
     def _looking_at_all(self, snapshot: Snapshot, wall_s: int) -> Decision:
-        """The same decision, had no intent rested, no need been too large, and no node been counted before."""
+        """The same decision, had no nomination rested, no need been too large, and no node been counted before."""
         backlog = self.cluster.backlog
         resting, backlog.resting, room = backlog.resting, Resting(), backlog.room
         asked_anew = {key: each for key, each in room.refused.items() if key not in room.too_large}
@@ -150,10 +150,10 @@ class Careful(Shell):
         backlog.resting, backlog.room = resting, room
         return decision
 
-    def short(self, standing: Iterable[Intent]) -> set[str]:
-        """Nodes that have fewer GPUs left than these intents keep there, by a count of its own."""
-        intents = list(standing)
-        return {name for name in _NODES if _left(self, name) < sum(_kept(self, each, name) for each in intents)}
+    def short(self, standing: Iterable[Nomination]) -> set[str]:
+        """Nodes that have fewer GPUs left than these nominations keep there, by a count of its own."""
+        nominations = list(standing)
+        return {name for name in _NODES if _left(self, name) < sum(_kept(self, each, name) for each in nominations)}
 
     def _carry_out_all(self, plan: Plan) -> None:
         for entry in plan.entries:
@@ -174,15 +174,15 @@ def _left(shell: Shell, name: str) -> int:
     return 4 - sum(map(_gpus, there))
 
 
-def _kept(shell: Shell, intent: Intent, name: str) -> int:
-    """What the places of an intent need beyond what its victims have, and beyond devices that are still shared."""
+def _kept(shell: Shell, nomination: Nomination, name: str) -> int:
+    """What the places of a nomination need beyond what its victims have, and beyond devices that are still shared."""
     objects, needed = shell.objects, 0
-    for place in intent.places:
+    for place in nomination.places:
         holder = objects.get(place.pod_uid)
         if place.node == name and isinstance(holder, Pod) and not holder.spec.node_name:
             opened = {device.group for device in place.devices if f"r-{device.group}" not in objects}
             needed += _gpus(holder) + len(opened) - sum(f"r-{group}" in objects for group in place.emptied)
-    victims = (objects.get(victim.pod_uid) for victim in intent.victims if victim.node == name)
+    victims = (objects.get(victim.pod_uid) for victim in nomination.victims if victim.node == name)
     return max(0, needed - sum(_gpus(victim) for victim in victims if isinstance(victim, Pod)))
 
 
@@ -195,8 +195,8 @@ def _listed_anew(shell: Shell) -> dict[str, Int64s]:
     """The same as it comes out for one who lists everything, and has the record."""
     made = Cluster(Settings())
     feed(made, *shell.objects.values())
-    for intent in shell.record.values():
-        made.commits.intents.put(intent)
+    for nomination in shell.record.values():
+        made.commits.nominations.put(nomination)
     return _free(made)
 
 

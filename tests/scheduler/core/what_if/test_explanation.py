@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler.core.model.preemption import Action, Intent, Place, Victim
+from scheduler.core.model.preemption import Action, Nomination, Place, Victim
 from scheduler.core.model.verdict import Code
 from scheduler.core.what_if.explanation import explained
 from tests.scheduler.core.objects import NANO, bind_request, cluster, node, pod, queue
@@ -50,7 +50,9 @@ def test_who_is_evicted_for_whom_is_told_to_both() -> None:
         Victim(pod_uid=f"uid-{name}", namespace="ns", name=name, node="n1", owner="o") for name in ("low", "gone")
     )
     place = Place("uid-p", "n1")
-    made.commits.intents.put(Intent(id="i", action=Action.PREEMPT, namespace="ns", places=(place,), victims=victims))
+    made.commits.nominations.put(
+        Nomination(id="i", action=Action.PREEMPT, namespace="ns", places=(place,), victims=victims)
+    )
     for name, is_holder in (("p", True), ("low", False)):
         (standing,) = explained(trying(made, name)).standing
-        assert (standing.is_holder, standing.gone, standing.intent.id) == (is_holder, 1, "i")
+        assert (standing.is_holder, standing.gone, standing.nomination.id) == (is_holder, 1, "i")

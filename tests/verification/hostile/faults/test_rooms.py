@@ -21,9 +21,9 @@ RECORD = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps/{names.ROOM}"
 
 
 async def written(on: Stage, *holders: str) -> None:
-    """A record with an intent for each of these pods (UIDs)."""
-    intents = [{"id": uid, "places": [[f"={uid}", "node-0"]], "victims": []} for uid in holders]
-    data = {"room": json.dumps({"intents": intents, "evicted": {}})}
+    """A record with a nomination for each of these pods (UIDs)."""
+    nominations = [{"id": uid, "places": [[f"={uid}", "node-0"]], "victims": []} for uid in holders]
+    data = {"room": json.dumps({"nominations": nominations, "evicted": {}})}
     body = {"metadata": {"name": names.ROOM}, "data": data}
     await on.world.api.create(CONFIG_MAPS, body, namespace=names.SYSTEM_NAMESPACE)
 
