@@ -2,7 +2,7 @@
 
 The nodes are full, with 8 GPUs each, used by 100 queues; 200 gangs of 4 pods of 2 GPUs and 2,000 shares wait. One gang
 is decided on alone after each change. CPU time of the process, median and longest of 15: ``with_ms`` of
-``Snapshot.with_`` alone, ``all_ms`` with the decision. ``makes_room``: whether it searches which pods would go as well.
+``Snapshot.with_`` alone, ``all_ms`` with the decision. ``preemption``: whether it searches which pods would go as well.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _WALL_S: Final = 1_000_000_000
 _MEMBERS: Final = tuple(f"uid-w7-{number}" for number in range(4))
 
 
-def _cluster(nodes: int, *, makes_room: bool) -> Cluster:
+def _cluster(nodes: int, *, preemption: bool) -> Cluster:
     """A cluster that has decided on all that waits."""
-    made = Cluster(Settings(makes_room=makes_room))
+    made = Cluster(Settings(preemption=preemption))
     feed(made, *(queue(f"d{number}", gpu=(0, 1, -1)) for number in range(10)))
     feed(made, *(queue(f"q{number}", f"d{number % 10}", gpu=(8, 1, -1)) for number in range(_QUEUES)))
     feed(made, *(node(_name(number), 8, mem_mib=80_000) for number in range(nodes)))
@@ -95,9 +95,9 @@ def _cpu_ms(step: Callable[[], object]) -> tuple[float, float]:
     return round(statistics.median(taken), 2), round(max(taken), 2)
 
 
-def measure(nodes: int, *, makes_room: bool) -> list[dict[str, object]]:
+def measure(nodes: int, *, preemption: bool) -> list[dict[str, object]]:
     """One row for each change."""
-    made = _cluster(nodes, makes_room=makes_room)
+    made = _cluster(nodes, preemption=preemption)
     snapshot, only, found = made.snapshot(), OnlyThese(frozenset(_MEMBERS)), list[dict[str, object]]()
     for name, change in _changes(made).items():
         changes = (change, only)
@@ -105,7 +105,7 @@ def measure(nodes: int, *, makes_room: bool) -> list[dict[str, object]]:
         both = _cpu_ms(
             lambda changes=changes: decide_as_if(snapshot, *changes, now_ns=0, wall_s=_WALL_S)  # type: ignore[misc]
         )
-        row = {"nodes": nodes, "makes_room": makes_room, "change": name}
+        row = {"nodes": nodes, "preemption": preemption, "change": name}
         found.append({**row, "with_ms": alone[0], "all_ms": both[0], "longest_ms": both[1]})
     return found
 
@@ -115,8 +115,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Measure what a decision on a changed snapshot costs.")
     parser.add_argument("--nodes", type=int, default=1_000)
     nodes = parser.parse_args(arguments).nodes
-    for makes_room in (False, True):
-        for row in measure(nodes, makes_room=makes_room):
+    for preemption in (False, True):
+        for row in measure(nodes, preemption=preemption):
             print(json.dumps(row), flush=True)
 
 

@@ -144,11 +144,11 @@ def figures(count: int, waiting: int, rounds: int) -> dict[str, object]:
         explanation.explained(known[0], subject, [], _WALL_S)
 
     def alone() -> None:
-        cluster = Cluster(Settings(makes_room=True))
+        cluster = Cluster(Settings(preemption=True))
         list(map(cluster.read_pod, listed))
 
     def as_list() -> None:
-        list(map(Cluster(Settings(makes_room=True)).list_reader(), listed))
+        list(map(Cluster(Settings(preemption=True)).list_reader(), listed))
 
     ways: dict[str, Callable[[], None]] = {
         "alone": alone,

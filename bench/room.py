@@ -49,7 +49,7 @@ from scheduler.core.convert import queues
 from scheduler.core.decide.allowance import LIMITS, Allowance
 from scheduler.core.decide.attempts import Attempts
 from scheduler.core.decide.preemption_trial import room_trial
-from scheduler.core.model.plan import Bind, Explain, GiveUp, MakeRoom, Plan
+from scheduler.core.model.plan import Bind, Explain, GiveUp, Nominate, Plan
 from scheduler.core.model.preemption import Found
 from scheduler.core.model.priority_order import order_members
 from scheduler.core.model.settings import Settings
@@ -91,7 +91,7 @@ class _Taking:
         nominations, done = self.cluster.commits.nominations, 0
         for entry in plan.entries:
             match entry:
-                case MakeRoom(nomination=nomination):
+                case Nominate(nomination=nomination):
                     nominations.put(nomination)
                     self.victims.extend((victim.pod_uid, nomination.id) for victim in nomination.victims)
                 case GiveUp(nomination_id=nomination_id):
@@ -181,9 +181,9 @@ def _reservation(group: str, node: str, tenants: list[str], nano: int) -> Pod:
 class Filling:
     """A full cluster."""
 
-    def __init__(self, nodes: int, kind: str, *, makes_room: bool = False, quota: int | None = None) -> None:
+    def __init__(self, nodes: int, kind: str, *, preemption: bool = False, quota: int | None = None) -> None:
         self.rng, self.nodes = random.Random(1), nodes
-        self.cluster = cluster_of(nodes, Settings(makes_room=makes_room))
+        self.cluster = cluster_of(nodes, Settings(preemption=preemption))
         for number in range(_QUEUES):
             self.cluster.queues.records.put(queues.queue_record(_queue(f"q{number:02}", 0)))
         self.cluster.queues.records.put(
@@ -331,7 +331,7 @@ def _cases(nodes: int) -> dict[str, dict[str, tuple[int, dict[str, Any]]]]:
 
 def equal(nodes: int, pods: int) -> dict[str, object]:
     """Decide until each of many equal pods has its nomination; nobody of those who are asked to go has gone by then."""
-    filling = Filling(nodes, "singles", makes_room=True, quota=nodes * _GPUS)
+    filling = Filling(nodes, "singles", preemption=True, quota=nodes * _GPUS)
     for number in range(pods):
         made = pod(f"equal-{number:05}", gpus=1)
         meta = msgspec.structs.replace(made.metadata, labels={names.QUEUE_LABEL: MINE})
@@ -341,7 +341,7 @@ def equal(nodes: int, pods: int) -> dict[str, object]:
         began = time.process_time()
         plan = filling.cluster.decide(len(taken) * _EVERY_NS, wall_s=_NOW_S)
         taken.append(time.process_time() - began)
-        found = [entry.nomination for entry in plan.entries if isinstance(entry, MakeRoom)]
+        found = [entry.nomination for entry in plan.entries if isinstance(entry, Nominate)]
         for nomination in found:
             filling.cluster.commits.nominations.put(nomination)
         new = len(found)
@@ -358,7 +358,7 @@ def equal(nodes: int, pods: int) -> dict[str, object]:
 
 
 def _owed(nodes: int) -> Cluster:
-    return Filling(nodes, "singles", makes_room=True, quota=nodes * _GPUS).cluster
+    return Filling(nodes, "singles", preemption=True, quota=nodes * _GPUS).cluster
 
 
 def units(pods: int) -> dict[str, object]:

@@ -41,7 +41,7 @@ from scheduler.core.scores.registry import SCORES
 from scheduler.cycle import Cycle
 from scheduler.mig_partitioning.partitioner import Partitioner
 from scheduler.preemption.evictor import Evictor
-from scheduler.preemption.preemption import MakingRoom
+from scheduler.preemption.preemption import Preemption
 from scheduler.report.state import Standing
 from scheduler.settings import SchedulerSettings
 from scheduler.telemetry.observer import Observer, Unobserved
@@ -138,13 +138,13 @@ class Scheduler(Follower):
         self._uses_prices = settings.decisions.uses_prices
         self._queue_statuses = QueueStatuses(api, cache, clock=clock) if settings.object_status else None
         self._group_statuses = _group_statuses(of)
-        self._budget_labels = BudgetLabels(api, cache) if settings.decisions.makes_room else None
+        self._budget_labels = BudgetLabels(api, cache) if settings.decisions.preemption else None
         self._making = _making(of, self._evictor)
         self._cycle = _cycle(of, direct, handed, self._explain)
         self._cycle.on_decided = clashing.tell
         self._cycle.release_gang = self._releasing.take
         if self._making is not None:
-            self._cycle.make_room = self._making.take
+            self._cycle.preempt = self._making.take
 
     def _waited(self, waited_s: float) -> None:
         if self.standing.is_leading:
@@ -240,7 +240,7 @@ def _followed(
     In this order: a pod whose PodGroup, BindRequest or claim is not known yet is not taken for one without it.
     """
     api, cache, rng = of.api, of.cache, of.rng
-    kinds = (*secondary(cache), budgets(cache)) if of.settings.decisions.makes_room else secondary(cache)
+    kinds = (*secondary(cache), budgets(cache)) if of.settings.decisions.preemption else secondary(cache)
     kinds = (*kinds, numa_nodes(cache)) if of.settings.decisions.aligns_numa else kinds
     kinds = (*kinds, taint_rules(cache)) if of.settings.device_taint_rules else kinds
     return (
@@ -303,10 +303,10 @@ def _group_statuses(of: _Means) -> PodGroupStatuses | None:
     return PodGroupStatuses(of.api, of.cache, clock=of.clock, events=of.events)
 
 
-def _making(of: _Means, evictor: Evictor) -> MakingRoom | None:
-    if not of.settings.decisions.makes_room:
+def _making(of: _Means, evictor: Evictor) -> Preemption | None:
+    if not of.settings.decisions.preemption:
         return None
-    return MakingRoom(of.api, of.cache, evictor=evictor, clock=of.api.clock, events=of.events, observer=of.observer)
+    return Preemption(of.api, of.cache, evictor=evictor, clock=of.api.clock, events=of.events, observer=of.observer)
 
 
 def _cycle(of: _Means, direct: Direct, handed: HandedOver, explain: Callable[[Sequence[Explain]], None]) -> Cycle:

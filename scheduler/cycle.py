@@ -36,7 +36,7 @@ from scheduler.core.model.plan import (
     GiveUp,
     Hold,
     Join,
-    MakeRoom,
+    Nominate,
     Placement,
     Plan,
     Prepare,
@@ -105,7 +105,7 @@ class Cycle:
         )
         self._leaving = LeavingClaims(api, cache, clock=api.clock)
         #: Takes who is to go for whom, and charges it at once.
-        self.make_room: Callable[[MakeRoom | GiveUp], None] = _refuse
+        self.preempt: Callable[[Nominate | GiveUp], None] = _refuse
         #: Called after each decision.
         self.on_decided: Callable[[], None] = _nothing
         #: Takes what is left of a gang that has to go.
@@ -223,7 +223,7 @@ class Cycle:
                     self._cache.cluster.commits.hold(placement)
                 case Gang() | Prepare():
                     self._begin_together(entry, tasks)
-                case Retire() | Withdraw() | Explain() | MakeRoom() | GiveUp() | Evict():
+                case Retire() | Withdraw() | Explain() | Nominate() | GiveUp() | Evict():
                     self._begin(entry, tasks)
         for joining in joins.values():
             join = self._timed(Stage.JOIN, self._direct.join)
@@ -245,15 +245,15 @@ class Cycle:
         prepare = self._timed(Stage.PREPARE, self._preparing.prepare)
         tasks.start_soon(self._carry_out, entry.placements, prepare, entry.placements)
 
-    def _begin(self, entry: Retire | Withdraw | Explain | MakeRoom | GiveUp | Evict, tasks: TaskGroup) -> None:
+    def _begin(self, entry: Retire | Withdraw | Explain | Nominate | GiveUp | Evict, tasks: TaskGroup) -> None:
         """Start to take away what is there already, if that is what an entry asks; charge what is kept for holders."""
         match entry:
             case Retire():
                 self._start_retiring(entry, tasks)
             case Withdraw(placement=placement):
                 self._move_on(placement, tasks)
-            case MakeRoom() | GiveUp():
-                self.make_room(entry)
+            case Nominate() | GiveUp():
+                self.preempt(entry)
             case Evict():
                 self.release_gang(entry)
             case Explain():
@@ -399,7 +399,7 @@ def _nothing() -> None:
     return
 
 
-def _refuse(entry: MakeRoom | GiveUp | Evict) -> None:
+def _refuse(entry: Nominate | GiveUp | Evict) -> None:
     raise ValueError(f"nobody is set to evict: {entry}")
 
 

@@ -47,7 +47,7 @@ WORDS_ONLY: Final = (
     "docs/design/protocol.md",
     "docs/design/queues.md",
     "docs/design/real-node.md",
-    "docs/design/room.md",
+    "docs/design/preemption.md",
     "docs/design/rules.md",
     "docs/design/scheduler-core.md",
     "docs/design/simulation.md",

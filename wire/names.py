@@ -136,7 +136,7 @@ QUEUE_USE: Final = "moorage-queue-use"
 #: Key of that ConfigMap: what counts of it in fair shares now, for programs that show it.
 QUEUE_USE_COUNTS: Final = "counts"
 #: ConfigMap of the scheduler's namespace: the record of evictions (scheduler/core/preemption/nomination_record.py).
-ROOM: Final = "moorage-room"
+NOMINATIONS: Final = "moorage-nominations"
 #: ConfigMaps of the scheduler's namespace, -0 to -7: evictions of the last hour
 #: (scheduler/core/preemption/eviction_history.py).
 EVICTIONS: Final = "moorage-evictions"

@@ -112,7 +112,7 @@ def part(step: int) -> int:
 
 
 UNIVERSITY: Final = "university"
-ROOM: Final = ("both", "off", "on")
+PREEMPTION: Final = ("both", "off", "on")
 MOST_DAYS: Final = 28
 
 
@@ -121,7 +121,9 @@ def add_workload_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("workloads", "draw jobs that come to queues for days, in place of manifests")
     group.add_argument("--workload", metavar="FILE|university", help="nodes, queues and kinds of jobs, as YAML")
     group.add_argument("--days", type=int, default=7, metavar="N", help="from a Monday on (default 7)")
-    group.add_argument("--room", choices=ROOM, default="both", help="with or without making room (default both)")
+    group.add_argument(
+        "--preemption", choices=PREEMPTION, default="both", help="simulate with or without preemption (default both)"
+    )
 
 
 def days(number: int) -> int:

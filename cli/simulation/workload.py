@@ -1,4 +1,4 @@
-"""``moorage simulate --workload``: what making room gives and costs over days of jobs.
+"""``moorage simulate --workload``: what preemption gives and costs over days of jobs.
 
 Three pictures in one SVG, for light and dark pages: GPU time lost, fairness over time, waiting times by queue.
 """
@@ -70,14 +70,14 @@ def _head(height: int, runs: Sequence[Week]) -> list[str]:
     ]
     for place, week in enumerate(runs):
         x, number = _LEFT + 190 * place, _number(week)
-        dashes = "" if week.makes_room else ' stroke-dasharray="5 3"'
+        dashes = "" if week.preemption else ' stroke-dasharray="5 3"'
         lines.append(f'<path class="s{number}"{dashes} d="M{x} 16h24"/>')
-        lines.append(f'<text x="{x + 30}" y="20">making room {"on" if week.makes_room else "off"}</text>')
+        lines.append(f'<text x="{x + 30}" y="20">preemption {"on" if week.preemption else "off"}</text>')
     return lines
 
 
 def _number(week: Week) -> int:
-    return 1 if week.makes_room else 0
+    return 1 if week.preemption else 0
 
 
 def _lost(lines: list[str], runs: Sequence[Week], top: int) -> int:
@@ -159,7 +159,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     workload: str
     days: int
     seed: int
-    room: str
+    preemption: str
     output: str
     step: int = 1
     plot: str | None = None
@@ -178,7 +178,7 @@ def run(request: Request, progress: Progress | None = None) -> int:
     progress = progress or Progress()
     found = read(request.workload).part(request.step)
     with rare_collections(HARDLY_EVER):
-        runs = tuple(_simulated(request, found, progress, makes_room=each) for each in _RUNS[request.room])
+        runs = tuple(_simulated(request, found, progress, preemption=each) for each in _RUNS[request.preemption])
     result = Weeks(workload=request.workload, part=request.step, runs=runs)
     if request.plot:
         _draw(result, request.plot)
@@ -207,13 +207,13 @@ def read(name: str) -> Workload:
         raise BadInput(f"--workload {line(name)}: has no or several documents; allowed: one") from error
 
 
-def _simulated(request: Request, found: Workload, progress: Progress, *, makes_room: bool) -> Week:
-    room = "on" if makes_room else "off"
+def _simulated(request: Request, found: Workload, progress: Progress, *, preemption: bool) -> Week:
+    room = "on" if preemption else "off"
 
     def told(now_s: int) -> None:
-        progress.tick(lambda: f"making room {room}: hour {now_s // HOUR_S} of {request.days * 24}")
+        progress.tick(lambda: f"preemption {room}: hour {now_s // HOUR_S} of {request.days * 24}")
 
-    settings = Settings(makes_room=makes_room)
+    settings = Settings(preemption=preemption)
     return simulated(found, seed=request.seed, days=request.days, settings=settings, told=told)
 
 
@@ -225,7 +225,7 @@ def summary(runs: Sequence[Week]) -> Sheet:
         used, lost = sum(each.used_milli_s for each in hours), sum(each.lost_milli_s for each in hours)
         capacity = week.capacity_milli * HOUR_S * len(hours)
         cells = (
-            "on" if week.makes_room else "off",
+            "on" if week.preemption else "off",
             f"{100 * used / capacity:.1f} %",
             f"{100 * (used - lost) / capacity:.1f} %",
             f"{lost / _MILLI_HOURS:.0f}",
@@ -254,7 +254,7 @@ def waits(runs: Sequence[Week], by: str) -> Sheet:
         cells.append(f"{sum(each.lost_milli_s for each in groups) / _MILLI_HOURS:.0f}")
         rows.append([Cell(text) for text in cells])
     titles = [
-        f"{title} {'ON' if week.makes_room else 'OFF'}" for week in runs for title in ("MEDIAN", "95 %", "NOT STARTED")
+        f"{title} {'ON' if week.preemption else 'OFF'}" for week in runs for title in ("MEDIAN", "95 %", "NOT STARTED")
     ]
     return Sheet(
         title=f"Minutes until jobs start, by {by[:-1]}:",

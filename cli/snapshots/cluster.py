@@ -36,8 +36,8 @@ def cluster_of(
     Where the scheduler keeps no record of evictions, no pod is evicted for another, also if ``settings`` allow it.
     ``follows_taint_rules``: its DeviceTaintRules count, as with the scheduler's setting ``device-taint-rules``.
     """
-    makes_room = settings.makes_room and saved.room is not None
-    cluster = Cluster(msgspec.structs.replace(settings, makes_room=makes_room))
+    preemption = settings.preemption and saved.room is not None
+    cluster = Cluster(msgspec.structs.replace(settings, preemption=preemption))
     room = KnownForRoom(settings.room)
     # A file does not say in which order devices were allocated.
     with cluster.claims.order.listing():
@@ -58,7 +58,7 @@ def cluster_of(
             room.put_labels(meta.uid, meta.namespace, meta.resource_version, meta.labels or {})
     for held in cluster.claims.held_by_waiting():
         cluster.claims.note_own(held.uid, held.rv)
-    problems = tuple(_put_room(saved, cluster, room)) if makes_room else ()
+    problems = tuple(_put_room(saved, cluster, room)) if preemption else ()
     if settings.uses_prices:
         cluster.note_prices(prices_of(typical_of(cluster.arrivals.counts())))
     return cluster, problems

@@ -95,7 +95,7 @@ async def read_cluster(api: Api, *, now_ns: int) -> Saved:
     async def read_texts() -> None:
         nonlocal use
         for pool in pools_of(found.get(QUEUES.plural, ())):
-            name = own_name(names.ROOM, NodePool(value=pool))
+            name = own_name(names.NOMINATIONS, NodePool(value=pool))
             if text := await _text(api, name, nomination_record.KEY):
                 pieces = [await _text(api, each, eviction_history.KEY) for each in piece_names(NodePool(value=pool))]
                 hour, problems = Hour.of(pieces)
@@ -112,7 +112,7 @@ async def read_cluster(api: Api, *, now_ns: int) -> Saved:
         missing.append(CONFIG_MAPS.plural)
     if rooms:
         room = nomination_record.written(
-            _noted(nomination_record.read(nomination_record.written(_together(rooms))), names.ROOM, unread)
+            _noted(nomination_record.read(nomination_record.written(_together(rooms))), names.NOMINATIONS, unread)
         )
     follows = schedulers.follow_taint_rules(DEFAULT, {pod.metadata.uid for pod in found[PODS.plural]})
     missing += _followed_in_vain(follows, unserved, unread)

@@ -151,7 +151,7 @@ DECISIONS: Final = counter(
     {
         "kind": "`bind` (no shared GPU), `join` (a share of a known GPU), `attempt` (handed to the binder), "
         "`hold` (waits for a GPU that is being opened), `gang`, `retire` (an idle reservation), `withdraw`, "
-        "`make-room` (pods are evicted for others), `give-up` (not any more), "
+        "`nominate` (pods are evicted for others), `give-up` (not any more), "
         "`evict` (what is left of a gang goes)"
     },
 )

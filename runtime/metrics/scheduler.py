@@ -57,7 +57,7 @@ from scheduler.core.model.plan import (
     GiveUp,
     Hold,
     Join,
-    MakeRoom,
+    Nominate,
     Plan,
     Prepare,
     Retire,
@@ -162,7 +162,7 @@ def _value(amount: int, one: int) -> float:
 
 _KINDS: Final = {
     Bind: "bind", Join: "join", Attempt: "attempt", Hold: "hold", Gang: "gang", Prepare: "prepare",
-    Retire: "retire", Withdraw: "withdraw", MakeRoom: "make-room", GiveUp: "give-up", Evict: "evict",
+    Retire: "retire", Withdraw: "withdraw", Nominate: "nominate", GiveUp: "give-up", Evict: "evict",
 }  # fmt: skip
 
 

@@ -53,7 +53,7 @@ def settings(options: SchedulerOptions) -> SchedulerSettings:
         require_enforcement=options.require_enforcement,
         enforced_affinity=options.enforced_node_affinity,
         are_grouped=options.workloads_are_grouped,
-        makes_room=options.make_room,
+        preemption=options.preemption,
         patience_ns=round(options.berth_patience * 1_000_000_000),
         berths_percent=options.berths_percent,
         room=_room(options),
@@ -91,7 +91,7 @@ def _pool(options: SchedulerOptions) -> NodePool | None:
 
 
 def _room(options: SchedulerOptions) -> RoomSettings:
-    """Return what is chosen about making room."""
+    """Return what is chosen about preemption."""
     return RoomSettings(
         multiplier_milli=options.reclaimer_saturation_multiplier,
         preempt_min_ns=round(options.default_preempt_min_runtime * _NS),

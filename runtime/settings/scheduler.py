@@ -272,13 +272,13 @@ class SchedulerOptions(PreferenceOptions, frozen=True, kw_only=True):
             kind=kinds.whole("PERCENT", least=0, most=100),
         ),
     ] = Settings().berths_percent
-    make_room: Annotated[
+    preemption: Annotated[
         bool,
         Setting(
             help="evict preemptible pods for others of higher priority, or of queues that use less than their share",
             kind=kinds.SWITCH,
         ),
-    ] = Settings().makes_room
+    ] = Settings().preemption
     default_preempt_min_runtime: Annotated[
         float, Setting(help="pods of queues that set no preemptMinRuntime run this long first", kind=kinds.seconds())
     ] = _ROOM.preempt_min_ns / _NS

@@ -156,7 +156,7 @@ OF_NODES: Final[Mapping[str, str]] = {
 OF_KEPT: Final[Mapping[Kept, str]] = {
     Kept.NOT_PREEMPTIBLE: "They run to their end. Their label `kai.scheduler/preemptibility` or priority says so.",
     Kept.PRIORITY: "Give the waiting group a higher priority, if it should go first.",
-    Kept.IN_SHARE: "Nothing is wrong: their queue uses what it may ([who may take from whom](making-room.md)).",
+    Kept.IN_SHARE: "Nothing is wrong: their queue uses what it may ([who may take from whom](preemption.md)).",
     Kept.MIN_RUNTIME: "Wait until the time that is printed, or shorten the minimum runtime of the queue.",
     Kept.PROTECTED: "Wait until the time that is printed.",
     Kept.BUDGET: "Look at the PodDisruptionBudgets of the namespace.",

@@ -152,7 +152,7 @@ def _asked(edit: Asking) -> str:
 def pause_sentence(cache: Cache, uid: str, *, wall_s: int) -> str:
     """What keeps a pod that waits from taking from others, and until when; "": nothing that is known."""
     failed, pod = cache.room.failed_claims, cache.cluster.pod(uid)
-    if pod is None or not cache.cluster.settings.makes_room:
+    if pod is None or not cache.cluster.settings.preemption:
         return ""
     gave_up_s = cache.room.takers_wait.get(pod.namespace, 0)
     if gave_up_s > wall_s:

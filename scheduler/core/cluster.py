@@ -760,7 +760,7 @@ class Cluster:
         for note in decision.notes:
             note.take(self.backlog)
         placed = {placement.pod_uid for placement in placements(decision.entries)}
-        if self.settings.makes_room:
+        if self.settings.preemption:
             placed |= self._unsearched.held(self.backlog, now_ns)
         news = self.backlog.said.news(placed)
         berths_ns = self.backlog.berths.next_ns

@@ -147,7 +147,7 @@ class RoomRecord:
     _ids: Set[str]
 
     def __init__(self, api: Api, pool: NodePool | None = None) -> None:
-        self._main = _Texts(api, own_name(names.ROOM, pool), nomination_record.KEY, CLAIMS_KEY, _TERM)
+        self._main = _Texts(api, own_name(names.NOMINATIONS, pool), nomination_record.KEY, CLAIMS_KEY, _TERM)
         self._pieces = [_Texts(api, name, eviction_history.KEY) for name in piece_names(pool)]
         self.hour = Hour()
         self.texts = Texts()

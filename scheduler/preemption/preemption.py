@@ -20,7 +20,7 @@ from kube.client.errors import Refused
 from kube.events import EventRecorder
 from kube.telemetry.logevents import LogEvent, about
 from kube.watch.signal import Signal
-from scheduler.core.model.plan import GiveUp, MakeRoom
+from scheduler.core.model.plan import GiveUp, Nominate
 from scheduler.core.model.preemption import Ended, Nomination, Victim
 from scheduler.core.preemption.eviction_history import Takes
 from scheduler.core.preemption.nomination_record import MOST_BYTES, Record, evictions, without
@@ -148,7 +148,7 @@ _LONGEST_GIVING_WAY_S: Final = 10.0
 _FULL_S: Final = 0.5
 
 
-class MakingRoom:
+class Preemption:
     """Writes nominations and has their victims evicted. ``clock``: the API server's."""
 
     def __init__(
@@ -199,10 +199,10 @@ class MakingRoom:
         cache.room.on_gone = self._note_gone
 
     # --- what is decided -------------------------------------------------------------------------------------------
-    def take(self, entry: MakeRoom | GiveUp) -> None:
+    def take(self, entry: Nominate | GiveUp) -> None:
         """Take what was decided: it is charged when this returns, or evicts nobody any more."""
         match entry:
-            case MakeRoom(nomination=nomination):
+            case Nominate(nomination=nomination):
                 self._begin(nomination)
             case GiveUp(nomination_id=nomination_id, because=because):
                 self._give_up(nomination_id, because)

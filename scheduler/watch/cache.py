@@ -194,7 +194,7 @@ class Cache:
         self.cluster = cluster
         self.traces = traces or Untraced()
         self.wake = Signal()
-        #: What rules of making room read beside nodes, queues and pods.
+        #: What rules of preemption read beside nodes, queues and pods.
         self.room = KnownForRoom(cluster.settings.room)
         self._room_version = 0
         #: Nodes that could not align pods.
@@ -266,7 +266,7 @@ class Cache:
         return pod.labels if pod is not None and is_kept else None
 
     def note_room_facts(self) -> None:
-        """Have decisions go by what is known for making room now."""
+        """Have decisions go by what is known for preemption now."""
         if self.room.version != self._room_version:
             self._room_version = self.room.version
             self.cluster.note_room_facts(self.room.facts())

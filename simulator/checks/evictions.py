@@ -264,7 +264,7 @@ MOST: Final = 10
 FOR_OTHERS_WINDOW_S: Final = 3600.0
 #: Who evicts may not have heard for so long that nobody waits any more.
 HEARSAY_S: Final = 5.0
-#: At rest a nomination that nobody waits for is gone after so long: the sweep (docs/design/room.md), twice.
+#: At rest a nomination that nobody waits for is gone after so long: the sweep (docs/design/preemption.md), twice.
 _SWEPT_S: Final = 120.0
 #: At rest every other one has come to its end after so long.
 _ENDED_S: Final = 900.0

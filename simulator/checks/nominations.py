@@ -5,7 +5,8 @@ resourceVersion, which counts all objects of an API server, and a little later (
 
 The record of nominations as the invariant checker reads it: by code of its own.
 
-It is the ConfigMap ``moorage-room``, and ``moorage-room-VALUE`` of a node pool that has a scheduler of its own.
+It is the ConfigMap ``moorage-nominations``, and ``moorage-nominations-VALUE`` of a node pool that has a scheduler of
+its own.
 
 What can't be read is left out: nobody may be evicted for it.
 """
@@ -23,7 +24,7 @@ from typing import Any, Final
 from simulator.checks.facts import Json, PodFacts
 
 #: Name of the ConfigMap, in the scheduler's namespace (a pool's ends in ``-`` and its value), and the key of the text.
-NAME: Final = "moorage-room"
+NAME: Final = "moorage-nominations"
 KEY: Final = "room"
 #: UIDs that are no UUIDs stand as they are, after this.
 _OTHER: Final = "="

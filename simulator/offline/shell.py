@@ -5,7 +5,7 @@ Then it is put forward to when the scheduler would decide again: for a gang belo
 over. It is not put forward by more than five minutes in all, and no pod ends in these. So a pod that begins to wait
 does not get nodes of its own, which the scheduler keeps for pods after ten minutes.
 
-What making room reads besides nodes, queues and pods, kept true while pods are evicted and start again.
+What preemption reads besides nodes, queues and pods, kept true while pods are evicted and start again.
 
 The pod that a controller makes in the place of one that is gone, and who leaves a node that is drained.
 
@@ -39,7 +39,7 @@ from scheduler.core.model.plan import (
     GiveUp,
     Hold,
     Join,
-    MakeRoom,
+    Nominate,
     Placement,
     Plan,
     Prepare,
@@ -261,8 +261,8 @@ class Shell:
             case Prepare(placements=placements):
                 for placement in placements:
                     self._prepare(placement)
-            case MakeRoom(nomination=nomination):
-                self._make_room(nomination)
+            case Nominate(nomination=nomination):
+                self._nominate(nomination)
             case GiveUp(nomination_id=nomination_id):
                 self.cluster.commits.nominations.drop(nomination_id)
             case Retire(reservation_uid=uid):
@@ -316,7 +316,7 @@ class Shell:
         self.cluster.take_pod(msgspec.structs.replace(seen, record=record))
         self._evictions.started(record)
 
-    def _make_room(self, nomination: Nomination) -> None:
+    def _nominate(self, nomination: Nomination) -> None:
         self.cluster.commits.nominations.put(nomination)
         self._evict(nomination.victims)
 
@@ -398,7 +398,7 @@ class Shell:
 
     # --- the rest ------------------------------------------------------------------------------------------------
     def _note(self) -> None:
-        if self.cluster.settings.makes_room:
+        if self.cluster.settings.preemption:
             self._evictions.note()
 
     def _now(self) -> str:

@@ -22,7 +22,7 @@ from typing import Final
 import msgspec
 
 from scheduler.core.cluster import Cluster
-from scheduler.core.model.plan import Attempt, Bind, Explain, Gang, GiveUp, Hold, Join, MakeRoom, Placement, Plan
+from scheduler.core.model.plan import Attempt, Bind, Explain, Gang, GiveUp, Hold, Join, Nominate, Placement, Plan
 from scheduler.core.model.preemption import Ended, Nomination, RoomFacts, RoomSettings
 from scheduler.core.model.records import NodeRecord, PodRecord, SeenPod
 from scheduler.core.model.settings import Settings
@@ -124,8 +124,8 @@ class Shell:
                 case Gang(placements=placements):
                     for placement in placements:
                         self._bind(placement)
-                case MakeRoom(nomination=nomination):
-                    self._make_room(nomination)
+                case Nominate(nomination=nomination):
+                    self._preempt(nomination)
                 case GiveUp(nomination_id=nomination_id, because=because):
                     self._give_up(nomination_id, because)
                 case _:
@@ -147,7 +147,7 @@ class Shell:
             start = state.start
             self._later(state.left_s, lambda: self._end(state, start))
 
-    # --- making room ---------------------------------------------------------------------------------------------
+    # --- preemption ---------------------------------------------------------------------------------------------
     def note_facts(self, settings: RoomSettings) -> None:
         """Tell the core who was evicted within the hour."""
         found = evictions(Record(evicted=self._evicted), now_s=jobs.wall_s(self.now_s))
@@ -156,7 +156,7 @@ class Shell:
             self.cluster.note_room_facts(self._facts)
         self._evicted = {owner: times for owner, times in self._evicted.items() if owner in found}
 
-    def _make_room(self, nomination: Nomination) -> None:
+    def _preempt(self, nomination: Nomination) -> None:
         self.cluster.commits.nominations.put(nomination)
         asked = self._victims.setdefault(nomination.id, set())
         self.nominations += not asked
@@ -242,7 +242,7 @@ class Week(msgspec.Struct, frozen=True, kw_only=True):
     ``differences``: where the ledger differs from a recount at the end.
     """
 
-    makes_room: bool
+    preemption: bool
     seed: int
     days: int
     jobs: int
@@ -271,7 +271,7 @@ def simulated(
     run.go(told)
     tally, shell = run.tally, run.shell
     return Week(
-        makes_room=settings.makes_room,
+        preemption=settings.preemption,
         seed=seed,
         days=days,
         jobs=sum(job.at_s >= 0 for job in jobs),

@@ -160,7 +160,7 @@ async def test_a_gang_is_one_workload(capsys: pytest.CaptureFixture[str]) -> Non
 async def test_a_pod_of_a_cluster_is_explained_as_it_is_told_and_with_who_is_evicted_for_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    settings = WorldSettings(seed=1, scheduler=SchedulerSettings(decisions=Settings(makes_room=False)))
+    settings = WorldSettings(seed=1, scheduler=SchedulerSettings(decisions=Settings(preemption=False)))
     async with stage.stage("1x2x80GiB", settings=settings) as world:
         await create_queues(world, queue("default-queue"), queue("b"))
         await create(world, of("b", "runs", 2))
@@ -185,7 +185,7 @@ async def create_record(world: World) -> None:
     victim = Victim(pod_uid=runs, namespace=stage.TEAM, name="runs", node="node-0", owner=runs)
     places, team = (Place(waits, "node-0"),), stage.TEAM
     nomination = Nomination(id=f"{waits}-0", action=Action.RECLAIM, namespace=team, places=places, victims=(victim,))
-    record = {"metadata": {"name": names.ROOM}, "data": {"room": written(Record((nomination,)))}}
+    record = {"metadata": {"name": names.NOMINATIONS}, "data": {"room": written(Record((nomination,)))}}
     await world.api.create(CONFIG_MAPS, record, namespace=names.SYSTEM_NAMESPACE)
 
 

@@ -26,7 +26,7 @@ from tests.scheduler.stage import api_of, create, pod, settle
 from wire import names
 
 #: Its scheduler keeps no record of its own.
-NO_ROOM = WorldSettings(seed=1, scheduler=SchedulerSettings(decisions=Settings(makes_room=False)))
+NO_ROOM = WorldSettings(seed=1, scheduler=SchedulerSettings(decisions=Settings(preemption=False)))
 WALL_NS = 1_800_000_000 * 10**9
 
 
@@ -68,14 +68,18 @@ async def test_what_may_not_be_read_is_named_and_its_pods_wait() -> None:
         assert [note.partition(":")[0].partition(" ")[0] for note in found.unread] == found.missing
         cluster, _ = cluster_of(found, Settings())
         assert not cluster.queues.records.is_read
-        assert not cluster.settings.makes_room
+        assert not cluster.settings.preemption
 
 
 async def test_records_of_evictions_of_all_pools_are_one() -> None:
     async with stage.stage("1x8x80GiB", settings=NO_ROOM) as world:
         metadata = {"name": "blue", "labels": {names.NODE_POOL_LABEL: "blue"}}
         await world.api.create(QUEUES, {"metadata": metadata, "spec": {}})
-        for name, at_s in ((names.ROOM, 20), (f"{names.ROOM}-blue", 10), (f"{names.ROOM}-none", 5)):
+        for name, at_s in (
+            (names.NOMINATIONS, 20),
+            (f"{names.NOMINATIONS}-blue", 10),
+            (f"{names.NOMINATIONS}-none", 5),
+        ):
             hour = Hour().put(
                 Piece(
                     0,
@@ -88,7 +92,7 @@ async def test_records_of_evictions_of_all_pools_are_one() -> None:
                     },
                 )
             )
-            pieces = name.replace(names.ROOM, f"{names.EVICTIONS}-0")
+            pieces = name.replace(names.NOMINATIONS, f"{names.EVICTIONS}-0")
             for each, key, text in (
                 (name, nomination_record.KEY, nomination_record.written(nomination_record.Record())),
                 (pieces, eviction_history.KEY, eviction_history.written(hour.pieces[0], nomination_record.Texts())),
@@ -97,7 +101,7 @@ async def test_records_of_evictions_of_all_pools_are_one() -> None:
                 await world.api.create(CONFIG_MAPS, record, namespace=names.SYSTEM_NAMESPACE)
         found = await command.read_cluster(world.api, now_ns=30 * 10**9)
         said = nomination_record.read(found.room or "").record
-        assert said.evicted == {"owner": (10, 20), names.ROOM: (20,), f"{names.ROOM}-blue": (10,)}
+        assert said.evicted == {"owner": (10, 20), names.NOMINATIONS: (20,), f"{names.NOMINATIONS}-blue": (10,)}
         assert said.waits == {"team": 40}
 
 

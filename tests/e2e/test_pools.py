@@ -52,7 +52,7 @@ def _role() -> dict[str, Any]:
     lease = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": ["moorage-scheduler-a"]}
     metadata = {"name": "moorage-scheduler-pools", "namespace": names.SYSTEM_NAMESPACE}
     rbac = "rbac.authorization.k8s.io/v1"
-    names_of = ["moorage-queue-use-a", "moorage-room-a", *(f"moorage-evictions-{piece}-a" for piece in range(8))]
+    names_of = ["moorage-queue-use-a", "moorage-nominations-a", *(f"moorage-evictions-{piece}-a" for piece in range(8))]
     records = {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": names_of}
     rules = [{**each, "verbs": verbs} for each in (lease, records)]
     return {"apiVersion": rbac, "kind": "Role", "metadata": metadata, "rules": rules}

@@ -34,7 +34,7 @@ def queue_plane() -> Iterator[ControlPlane]:
 @pytest.fixture(scope="module")
 def queueing(queue_plane: ControlPlane) -> Iterator[Deployment]:
     # Who gets what comes free is shown here; who is evicted for others in test_room.py.
-    arguments = {"binder": ["--idle-s", "1"], "scheduler": ["--make-room=false"]}
+    arguments = {"binder": ["--idle-s", "1"], "scheduler": ["--preemption=false"]}
     options = Options(arguments=arguments, components=GROUPING)
     with Deployment(queue_plane, options) as deployment:
         yield deployment

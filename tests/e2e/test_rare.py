@@ -335,7 +335,7 @@ async def test_the_scheduler_may_keep_what_queues_used_over_time(
 async def test_the_scheduler_may_keep_who_is_evicted_for_whom_and_follow_budgets(
     control_plane: ControlPlane, moorage: Deployment
 ) -> None:
-    """Only with --make-room, so its own code does it here."""
+    """Only with --preemption, so its own code does it here."""
     moorage.check()
     async with _api(control_plane, SCHEDULER) as api:
         record, cache = RoomRecord(api), Cache(Cluster(Settings()))

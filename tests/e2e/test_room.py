@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 
 @pytest.fixture
-def makes_room(control_plane: ControlPlane, moorage: Deployment) -> Deployment:
+def preemption(control_plane: ControlPlane, moorage: Deployment) -> Deployment:
     """A deployment beside a class of urgent pods."""
     priority_class = {
         "apiVersion": "scheduling.k8s.io/v1",
@@ -49,7 +49,7 @@ async def until_they_run(scene: Scene, *wanted: str) -> None:
 
 async def record(scene: Scene) -> Any:
     """What stands of the record."""
-    found = await scene.core.read_namespaced_config_map(names.ROOM, names.SYSTEM_NAMESPACE)
+    found = await scene.core.read_namespaced_config_map(names.NOMINATIONS, names.SYSTEM_NAMESPACE)
     reading = read(found.data["room"])
     assert not reading.unread
     return reading.record
@@ -72,7 +72,7 @@ async def hour(scene: Scene) -> Hour:
     return read_hour
 
 
-async def test_an_urgent_pod_runs_in_the_place_of_another_one(set_scene: SetScene, makes_room: Deployment) -> None:
+async def test_an_urgent_pod_runs_in_the_place_of_another_one(set_scene: SetScene, preemption: Deployment) -> None:
     async with set_scene(["1x1x80GiB"]) as scene:
         await scene.create(pod("old", gpus=1))
         await scene.running(1)
@@ -94,7 +94,7 @@ async def test_an_urgent_pod_runs_in_the_place_of_another_one(set_scene: SetScen
         assert any(taken.evicted for piece in (await hour(scene)).pieces for taken in piece.of.values())
 
 
-async def test_a_whole_gpu_takes_the_shares_of_one(set_scene: SetScene, makes_room: Deployment) -> None:
+async def test_a_whole_gpu_takes_the_shares_of_one(set_scene: SetScene, preemption: Deployment) -> None:
     async with set_scene(["1x1x80GiB"]) as scene:
         await scene.create(share("old0", "0.5"), share("old1", "0.5"))
         await scene.running(2)
@@ -103,7 +103,7 @@ async def test_a_whole_gpu_takes_the_shares_of_one(set_scene: SetScene, makes_ro
 
 
 async def test_a_pod_whose_budget_is_spent_stays(
-    control_plane: ControlPlane, set_scene: SetScene, makes_room: Deployment
+    control_plane: ControlPlane, set_scene: SetScene, preemption: Deployment
 ) -> None:
     async with set_scene(["1x2x80GiB"]) as scene:
         kept, goes = pod("kept", gpus=1, labels={"app": "a"}), pod("goes", gpus=1)
@@ -121,7 +121,7 @@ async def test_a_pod_whose_budget_is_spent_stays(
 
 
 async def test_what_is_freed_is_kept_for_its_holder_while_the_scheduler_restarts(
-    set_scene: SetScene, makes_room: Deployment
+    set_scene: SetScene, preemption: Deployment
 ) -> None:
     async with set_scene(["1x1x80GiB"]) as scene:
         old = pod("old", gpus=1)
@@ -135,9 +135,9 @@ async def test_what_is_freed_is_kept_for_its_holder_while_the_scheduler_restarts
             return "deletionTimestamp" in (await scene.pod("old"))["metadata"] or None
 
         await eventually(is_going, "the victim to be evicted", within_s=PATIENCE_S)
-        makes_room.kill(SCHEDULER)
+        preemption.kill(SCHEDULER)
         await scene.create(urgent(pod("late", gpus=1)))
-        makes_room.start(SCHEDULER)
+        preemption.start(SCHEDULER)
         patch = {"metadata": {"finalizers": None}}
         await scene.core.patch_namespaced_pod("old", scene.namespace, patch)
 

@@ -159,7 +159,7 @@ def room_plane() -> Iterator[ControlPlane]:
 
 
 @pytest.fixture(scope="module")
-def makes_room(room_plane: ControlPlane) -> Iterator[Deployment]:
+def preemption(room_plane: ControlPlane) -> Iterator[Deployment]:
     options = Options(arguments={"binder": ["--idle-s", "1"]})
     with Deployment(room_plane, options) as deployment:
         yield deployment
@@ -167,12 +167,12 @@ def makes_room(room_plane: ControlPlane) -> Iterator[Deployment]:
 
 
 @pytest.mark.parametrize("story", RECLAIMS.values(), ids=RECLAIMS)
-async def test_a_team_gets_its_own_back(story: Story, room_plane: ControlPlane, makes_room: Deployment) -> None:
-    async with teams(room_plane, f"room-{next(_numbers)}", [story.nodes], makes_room) as at:
+async def test_a_team_gets_its_own_back(story: Story, room_plane: ControlPlane, preemption: Deployment) -> None:
+    async with teams(room_plane, f"room-{next(_numbers)}", [story.nodes], preemption) as at:
         await play(story, at, room_plane)
 
 
 @pytest.mark.parametrize("story", PREEMPTS.values(), ids=PREEMPTS)
-async def test_urgent_work_goes_first(story: Story, room_plane: ControlPlane, makes_room: Deployment) -> None:
-    async with teams(room_plane, f"room-{next(_numbers)}", [story.nodes], makes_room) as at:
+async def test_urgent_work_goes_first(story: Story, room_plane: ControlPlane, preemption: Deployment) -> None:
+    async with teams(room_plane, f"room-{next(_numbers)}", [story.nodes], preemption) as at:
         await play(story, at, room_plane)

@@ -814,7 +814,7 @@ def test_prometheus_operator_finds_the_components_by_their_labels_and_the_rules_
 
 
 def test_each_node_pool_has_a_scheduler_with_what_its_entry_does_not_say_from_the_first_one(tmp_path: Path) -> None:
-    pools = [{"value": "a", "placementStrategy": "spread", "args": {"make-room": True}}, {"value": "b", "replicas": 1}]
+    pools = [{"value": "a", "placementStrategy": "spread", "args": {"preemption": True}}, {"value": "b", "replicas": 1}]
     own = {"replicas": 3, "logLevel": "debug", "args": {"berths-percent": 5}, "pools": pools}
     objects = rendered(tmp_path, {"scheduler": own, "global": {"nodePoolLabelKey": "team"}})
     made = {name: only(objects, "Deployment", f"moorage-scheduler{name}")["spec"] for name in ("", "-a", "-b")}
@@ -826,9 +826,9 @@ def test_each_node_pool_has_a_scheduler_with_what_its_entry_does_not_say_from_th
     for each in args.values():
         assert {"--nodepool-label-key=team", "--berths-percent=5", "--log-level=debug"} <= {*each}
     assert "--gpu-strategy=spread" in args["-a"]
-    assert "--make-room=true" in args["-a"]
+    assert "--preemption=true" in args["-a"]
     assert "--gpu-strategy=priced" in args["-b"]
-    assert "--make-room=true" not in args["-b"]
+    assert "--preemption=true" not in args["-b"]
     selectors = [tuple(sorted(spec["selector"]["matchLabels"].items())) for spec in made.values()]
     assert len({*selectors}) == 3
     for spec in made.values():
@@ -858,7 +858,7 @@ def test_schedulers_of_node_pools_may_use_what_is_their_own(tmp_path: Path) -> N
     rules = only(objects, "Role", "moorage-scheduler-pools")["rules"]
     assert [rule["resourceNames"] for rule in rules] == [
         ["moorage-scheduler-a"],
-        ["moorage-queue-use-a", "moorage-room-a", *(f"moorage-evictions-{piece}-a" for piece in range(8))],
+        ["moorage-queue-use-a", "moorage-nominations-a", *(f"moorage-evictions-{piece}-a" for piece in range(8))],
     ]
     (subject,) = only(objects, "RoleBinding", "moorage-scheduler-pools")["subjects"]
     assert subject["name"] == "moorage-scheduler"

@@ -36,7 +36,7 @@ def test_no_turn_is_long_and_a_pod_costs_the_same_however_many_wait() -> None:
 
 
 def test_the_same_holds_where_pods_are_evicted_for_others() -> None:
-    meter = crowded(_PODS, budget=WITH_ROOM, makes_room=True)
+    meter = crowded(_PODS, budget=WITH_ROOM, preemption=True)
     assert meter.found == []
     assert meter.most > WITH_ROOM.turn // 4, "the budget is not near what is done"
 

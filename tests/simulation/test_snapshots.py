@@ -26,7 +26,7 @@ from scheduler.core.convert.nodes import node_record
 from scheduler.core.convert.queues import queue_record
 from scheduler.core.decide.allowance import LIMITS, Limits
 from scheduler.core.decide.decide import Answer, answer_as_if
-from scheduler.core.model.plan import Entry, Explain, MakeRoom, Plan, placements
+from scheduler.core.model.plan import Entry, Explain, Nominate, Plan, placements
 from scheduler.core.model.settings import Settings
 from scheduler.core.preemption import eviction_history, nomination_record
 from scheduler.core.preemption.eviction_history import Hour, piece_names, waits_of
@@ -65,7 +65,7 @@ class Stored:
         if kind.plural == "configmaps":
             found = msgspec.json.decode(raw)
             name = found["metadata"]["name"]
-            if name == names.ROOM:
+            if name == names.NOMINATIONS:
                 self._nominations = None if is_gone else found["data"][nomination_record.KEY]
             elif name in piece_names(None):
                 self._evictions[name] = "" if is_gone else found["data"][eviction_history.KEY]
@@ -188,7 +188,7 @@ class Compared(Cluster):
         self.check(codes(mine), codes(renamed))
         self.counts["compared"] += 1
         self.counts["placements"] += len([*placements(mine.decision.entries)])
-        self.counts["room"] += sum(isinstance(each, MakeRoom) for each in mine.decision.entries)
+        self.counts["room"] += sum(isinstance(each, Nominate) for each in mine.decision.entries)
         self.counts["waiting"] += len(mine.verdicts)
 
     def compare_plan(self, plan: Plan, found: Saved, now_ns: int, wall_s: int) -> None:
@@ -227,7 +227,7 @@ def _by_uid(entries: Sequence[Entry], uid_of: dict[str, str]) -> Iterator[object
     for placed in placements(entries):
         yield placed.pod_uid, uid_of[placed.node], placed.devices
     for entry in entries:
-        if isinstance(entry, MakeRoom):
+        if isinstance(entry, Nominate):
             holders = [(place.pod_uid, uid_of[place.node], place.devices) for place in entry.nomination.places]
             yield entry.nomination.id, holders, [victim.pod_uid for victim in entry.nomination.victims]
 

@@ -88,7 +88,7 @@ def listed(
 
 def counted(there: Listed, about: About | None = None) -> Known:
     """Count it, for the scheduler that decides on an object. The time grows with the number of pods."""
-    counting = Counting(may_make_room=bool(there.rooms), about=about)
+    counting = Counting(may_preempt=bool(there.rooms), about=about)
     return counting.count(
         there.nodes,
         map(counting.read_pod, there.pods),

@@ -120,7 +120,7 @@ class EvictionsRead(msgspec.Struct, frozen=True):
 
 
 class Counting:
-    """Takes objects of all kinds that queues depend on. ``may_make_room``: pods may be evicted for others.
+    """Takes objects of all kinds that queues depend on. ``may_preempt``: pods may be evicted for others.
 
     ``about``: what is asked about, so that the cluster is counted for the scheduler that decides on it; None: for all.
     ``devices``: what ResourceClaims get; None: not read, and pods are counted as if they had no ResourceClaims. So they
@@ -128,9 +128,9 @@ class Counting:
     """
 
     def __init__(
-        self, *, may_make_room: bool = False, about: About | None = None, devices: Devices | None = None
+        self, *, may_preempt: bool = False, about: About | None = None, devices: Devices | None = None
     ) -> None:
-        self._settings = Settings(makes_room=may_make_room)
+        self._settings = Settings(preemption=may_preempt)
         self._about = about
         self._cluster = Cluster(self._settings)
         self._read = self._cluster.list_reader()
@@ -183,7 +183,7 @@ class Counting:
         pool = pools.of(self._about) if pools is not None and self._about is not None else DEFAULT
         room, is_divided = rooms.get(pool), pools is not None and pools.is_divided
         settings = msgspec.structs.replace(
-            self._settings, makes_room=room is not None, pool=NodePool(value=pool) if is_divided else None
+            self._settings, preemption=room is not None, pool=NodePool(value=pool) if is_divided else None
         )
         follows = self._schedulers.follow_taint_rules(pool, {pod.uid for pod in pods})
         devices = _known(self._devices, follows)

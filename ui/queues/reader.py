@@ -58,7 +58,7 @@ async def read(api: Api, *, wall_s: int | None = None, about: About | None = Non
 
     unread: list[str] = []
     rooms: dict[str, EvictionsRead] = {}
-    counting = Counting(may_make_room=wall_s is not None, about=about, devices=await claims.read(api, unread))
+    counting = Counting(may_preempt=wall_s is not None, about=about, devices=await claims.read(api, unread))
     found = await _found(api, counting.read_pod, unread)
 
     async def read_rooms() -> None:
@@ -144,7 +144,7 @@ async def evictions(api: Api, queues: Iterable[Queue], wall_s: int, unread: list
 
     found: dict[str, EvictionsRead] = {}
     for pool in pools_of(queues):
-        name = own_name(names.ROOM, NodePool(value=pool))
+        name = own_name(names.NOMINATIONS, NodePool(value=pool))
         if (text := await _text(api, name, nomination_record.KEY)) is not None:
             reading = nomination_record.read(text)
             pieces = eviction_history.piece_names(NodePool(value=pool))

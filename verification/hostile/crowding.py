@@ -137,14 +137,14 @@ _RUNS_S: Final = 60.0
 
 
 def crowded(
-    pods: int, *, budget: Budget = BUDGET, parts: Parts = PRODUCT, seed: int = 0, makes_room: bool = False
+    pods: int, *, budget: Budget = BUDGET, parts: Parts = PRODUCT, seed: int = 0, preemption: bool = False
 ) -> Meter:
     """Run a cluster beside ``pods`` pods that wait; return what was counted.
 
-    ``makes_room``: room is looked for; none of the crowd needs another search when a pod starts.
+    ``preemption``: room is looked for; none of the crowd needs another search when a pod starts.
     """
     meter = Meter(budget)
-    settings = WorldSettings(scheduler=SchedulerSettings(decisions=Settings(makes_room=makes_room)))
+    settings = WorldSettings(scheduler=SchedulerSettings(decisions=Settings(preemption=preemption)))
 
     async def live() -> None:
         clock = VirtualClock(asyncio.get_running_loop())

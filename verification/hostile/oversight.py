@@ -201,7 +201,7 @@ class Oversight:
     def _allowed(self, world: World) -> int:
         queues = sum(isinstance(action, CreateQueue) for action in self.scenario.actions)
         allowed = IDLE_BYTES + BYTES_PER_POD * len(world.timeline.of) + BYTES_PER_QUEUE * queues
-        allowed += ROOM_BYTES * self.scenario.settings.makes_room
+        allowed += ROOM_BYTES * self.scenario.settings.preemption
         allowed += CARVING_BYTES * bool(self.scenario.sliced)
         about_claims = (action for action in self.scenario.actions if isinstance(action, ClaimAction | ExtendedAction))
         allowed += BYTES_PER_CLAIM * sum(1 for _ in about_claims)

@@ -80,7 +80,7 @@ def scenario(
     if mix is not Mix.FREE:
         teams = random.Random(f"{seed}/pools/{mix.name}")
         actions = _in_queues(teams, mix, actions)
-        settings = msgspec.structs.replace(settings, makes_room=mix is Mix.CONTENDED or teams.random() < 0.5)
+        settings = msgspec.structs.replace(settings, preemption=mix is Mix.CONTENDED or teams.random() < 0.5)
     kept = random.Random(f"{seed}/pools/berths")
     if kept.random() < _KEEPS_NODES:
         settings = msgspec.structs.replace(settings, berths_percent=50, patience_s=kept.choice(_PATIENCES_S))

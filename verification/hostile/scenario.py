@@ -63,7 +63,7 @@ _CATCHES_UP_S: Final = 120.0
 #: Faults that strike neither watches nor requests, nor who decides.
 _LEAVE_CACHES: Final = (components, machines, nodes, reservations)
 #: Parts of the runs in which room is made, and in which teams take from each other on a full cluster.
-_MAKES_ROOM: Final = 0.8
+_PREEMPTION: Final = 0.8
 _CONTENDED: Final = 0.65
 #: Part of the latter in which a fault befalls evictions or the record of nominations at least.
 _ROOM_IS_STRUCK: Final = 0.6
@@ -109,7 +109,7 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     #: How long scheduler, binder, leases and kubelets wait, where that is not what it is by default.
     timers: Timers = Timers()
     #: Whether pods are evicted for others.
-    makes_room: bool = False
+    preemption: bool = False
     #: Part of the GPUs that is kept for groups that have waited for ``patience_s``; 0 keeps none.
     berths_percent: int = 0
     patience_s: float = 600.0
@@ -195,7 +195,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def _decisions(self) -> Settings:
         switches = self.settings
         return Settings(
-            makes_room=switches.makes_room,
+            preemption=switches.preemption,
             berths_percent=switches.berths_percent,
             patience_ns=round(switches.patience_s * _NS),
         )
@@ -252,14 +252,14 @@ def scenario_of(seed: int, kinds: Collection[str] | None = None, *, with_claims:
     has_many = _rng(seed, "many nodes").random() < 0.1
     shapes = _rng(seed, "shapes").choice(_MANY if has_many else _SHAPES)
     room = _rng(seed, "room")
-    makes_room = room.random() < _MAKES_ROOM
-    is_contended = makes_room and not has_many and room.random() < _CONTENDED / _MAKES_ROOM
+    preemption = room.random() < _PREEMPTION
+    is_contended = preemption and not has_many and room.random() < _CONTENDED / _PREEMPTION
     if is_contended:
         shapes = room.choice(contending.SHAPES)
     nodes = shape.parse(shapes)
     is_scaled = _rng(seed, "autoscaling").random() < _AUTOSCALING
     settings = _switches(_rng(seed, "settings"))
-    settings = msgspec.structs.replace(settings, autoscaling=is_scaled, makes_room=makes_room)
+    settings = msgspec.structs.replace(settings, autoscaling=is_scaled, preemption=preemption)
     rng = _rng(seed, "berths")
     if rng.random() < _KEEPS_NODES:
         percent, patience_s = rng.choice(_BERTHS_PERCENT), rng.choice(_PATIENCES_S)
@@ -310,7 +310,7 @@ def scenario_of(seed: int, kinds: Collection[str] | None = None, *, with_claims:
 
 def _about(settings: Switches, actions: Collection[Action]) -> list[frozenset[str]]:
     """Kinds of faults that only some runs can have."""
-    are_there = {OF_ROOM: settings.makes_room, OF_AGENTS: settings.agents, OF_CLAIMS: claiming.has_claims(actions)}
+    are_there = {OF_ROOM: settings.preemption, OF_AGENTS: settings.agents, OF_CLAIMS: claiming.has_claims(actions)}
     return [kinds for kinds, is_there in are_there.items() if is_there]
 
 

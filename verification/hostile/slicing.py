@@ -55,9 +55,9 @@ def scenario(seed: int, *, kinds: Collection[str] | None = None) -> Scenario:
     actions = [*_pods(rng, duration_s), *_administration(rng, [each.node for each in sliced], duration_s)]
     pressing = random.Random(f"{seed}/mig/priorities")
     if pressing.random() < _PRESSED:
-        settings = msgspec.structs.replace(settings, makes_room=True)
+        settings = msgspec.structs.replace(settings, preemption=True)
         actions = [*contending.pressed(pressing, actions, shapes=machines, duration_s=duration_s)]
-    about = [of for of, is_there in ((OF_AGENTS, settings.agents), (OF_ROOM, settings.makes_room)) if is_there]
+    about = [of for of, is_there in ((OF_AGENTS, settings.agents), (OF_ROOM, settings.preemption)) if is_there]
     faults = drawing.draw(
         random.Random(f"{seed}/mig/faults"),
         machines,
@@ -86,7 +86,7 @@ def _switches(rng: random.Random, sliced: Sequence[SlicedNode]) -> Switches:
         election=max(schedulers, binders) > 1 and rng.random() < 0.8,
         event_delay_s=rng.choice((0.0, 0.0, 0.1, 0.5)),
         stop_s=rng.choice((0.0, 0.2, 0.2, 5.0)),
-        makes_room=rng.random() < 0.3,
+        preemption=rng.random() < 0.3,
         agents=tuple(each.node for each in sliced) if rng.random() < 0.5 else (),
         timers=variations.draw(rng) if rng.random() < 0.2 else Timers(),
         sliced=tuple(sliced),

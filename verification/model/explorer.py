@@ -1,6 +1,6 @@
 """Explores all reachable states, breadth first: the first violation that is found has a shortest trace.
 
-What is explored is an ``Explored``: the sharing protocol (``Sharing``), making room (verification/model/preemption),
+What is explored is an ``Explored``: the sharing protocol (``Sharing``), preemption (verification/model/preemption),
 having claims bound (verification/model/volumes), or allocating ResourceClaims (verification/model/claims). States are
 kept by their representative, each with its parent.
 """

@@ -268,7 +268,7 @@ def _bound(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
         held=_held(pod),
         claimed=share,
         has_legacy_slice=is_ours(pod, settings) and bool(constraints.legacy_slice(pod)),
-        moves_as=_moves_as(pod, settings, filters) if settings.makes_room else None,
+        moves_as=_moves_as(pod, settings, filters) if settings.preemption else None,
         started_s=started_s(pod),
     )
 

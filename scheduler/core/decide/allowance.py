@@ -27,7 +27,7 @@ class Limits(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     ``retold``: the number of classes that are judged again though nothing may help them, those told longest ago first,
     as the counts in their verdicts may have changed. ``retelling``: operations that this may take, about.
-    ``searching``: operations of searches for room, for each way to make it. ``makes_room`` False: none is searched for.
+    ``searching``: operations of searches for room, for each way to make it. ``preemption`` False: none is searched for.
     ``explains`` False: verdicts do not count nodes by reason, which takes longer than to find that a pod fits nowhere.
     """
 
@@ -35,7 +35,7 @@ class Limits(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     retold: int = 20
     retelling: int = 5_000
     searching: int = 50_000
-    makes_room: bool = True
+    preemption: bool = True
     explains: bool = True
 
 

@@ -489,8 +489,8 @@ class Attempts:
             self.classes.fits(pod.cls)
         return placed
 
-    def make_room_within(self, pod: PodRecord, within: NodeMask) -> tuple[str, list[Retire]] | None:
-        """Charge a whole-GPU pod on one of these nodes where idle reservations can go for it; as ``make_room``."""
+    def by_retiring_within(self, pod: PodRecord, within: NodeMask) -> tuple[str, list[Retire]] | None:
+        """Charge a whole-GPU pod on one of these nodes where idle reservations can go for it; as ``by_retiring``."""
         found = None if self.placer.taken_claim(pod) else self.placer.wait_for_device(pod, self._among(pod, within))
         if found is not None:
             self.accounts.charge(asked_use(self.snapshot, [pod]))
@@ -553,7 +553,7 @@ class Attempts:
         rankings = [placer.ranking(way) for way in reversed(first.values())]
         return explain_ways(placer.statement, rankings, settings=settings, mask=mask)
 
-    def make_room(self, pod: PodRecord) -> tuple[str, list[Retire]] | KeptOff | None:
+    def by_retiring(self, pod: PodRecord) -> tuple[str, list[Retire]] | KeptOff | None:
         """Charge a whole-GPU pod where idle reservations can go for it: the node, and those that have to go."""
         if pod.cls in self.classes.roomless or self.placer.taken_claim(pod):
             return None

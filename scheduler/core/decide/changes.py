@@ -58,7 +58,7 @@ class Draft:
 
     def __post_init__(self) -> None:
         """Units are read when room is looked for, so a decision writes that table: it has one of its own."""
-        self.residents = self.residents.copy() if self.settings.makes_room else ResidentTable()
+        self.residents = self.residents.copy() if self.settings.preemption else ResidentTable()
 
     # --- what changes say ----------------------------------------------------------------------------------------
     def put_node(self, node: NodeRecord) -> None:
@@ -345,7 +345,7 @@ class NoRoomMade(msgspec.Struct, frozen=True):
 
     def apply(self, draft: Draft) -> None:
         """Switch it off."""
-        draft.settings = msgspec.structs.replace(draft.settings, makes_room=False)
+        draft.settings = msgspec.structs.replace(draft.settings, preemption=False)
 
 
 class NodesAsAsked(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ import msgspec
 
 from scheduler.core.decide.attempts import Attempts, asked_use
 from scheduler.core.decide.preemption_trial import OnPaper
-from scheduler.core.model.plan import Entry, MakeRoom, Placement
+from scheduler.core.model.plan import Entry, Nominate, Placement
 from scheduler.core.model.preemption import Action, Found, Moved, Moves, Nomination, Place, Unit, Victim
 from scheduler.core.model.quota import NOTHING, Resources
 from scheduler.core.model.records import PodRecord
@@ -249,7 +249,7 @@ class Charging:
 
     def _begin(self, need: Need, nomination: Nomination) -> None:
         self.taken.update(victim.pod_uid for victim in nomination.victims)
-        self.entries.append(MakeRoom(nomination))
+        self.entries.append(Nominate(nomination))
         nodes, group = {place.node for place in nomination.places}, need.group
         where = next(iter(nodes)) if len(nodes) == 1 else ""
         verdict = Verdict(code=Code.WAITS_FOR_ROOM, required=len(nomination.victims), detail=where)

@@ -138,7 +138,7 @@ class _Deciding:
         self.berthing.conclude()
         if self.holders is not None:
             self.holders.conclude()
-        if self.snapshot.settings.makes_room and self.limits.makes_room:
+        if self.snapshot.settings.preemption and self.limits.preemption:
             yield cost_of_beginning(self.snapshot)
             failing = self.holders.failing if self.holders is not None else {}
             yield from Making(self.attempts, self.entries, self.wall_s, failing, self.berthing).run()
@@ -195,7 +195,7 @@ class _Deciding:
     def _serve_holders(self) -> None:
         """Holders whose places are free come before all others: what is kept is kept for them."""
         snapshot = self.snapshot
-        if snapshot.settings.makes_room and snapshot.commits.nominations:
+        if snapshot.settings.preemption and snapshot.commits.nominations:
             keeping = Returning(self.attempts, self.entries).serve()
             self.holders = Holders(self.attempts, self.entries, keeping=keeping)
             self.holders.serve()

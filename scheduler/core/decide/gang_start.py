@@ -104,7 +104,7 @@ class TryingAnywhere:
             return Tried.STOPPED
         if self.supposes_nodes:
             return self._suppose(pod)
-        found = placed if isinstance(placed, KeptOff) else attempts.make_room(pod)
+        found = placed if isinstance(placed, KeptOff) else attempts.by_retiring(pod)
         if isinstance(found, KeptOff):
             return self._keep_off(found)
         if found is not None:
@@ -176,7 +176,7 @@ class TryingAnywhere:
 class TryingInDomain(TryingAnywhere):
     """The same on the nodes of ``within``, where a member that fits nowhere says nothing of its class."""
 
-    makes_room: bool = False
+    retires: bool = False
     within: NodeMask = None
 
     @override
@@ -192,7 +192,7 @@ class TryingInDomain(TryingAnywhere):
         if isinstance(placed, HeldBack):
             self._hold_back(placed)
             return Tried.STOPPED
-        found = attempts.make_room_within(pod, within) if self.makes_room and placed is None else None
+        found = attempts.by_retiring_within(pod, within) if self.retires and placed is None else None
         if found is not None:
             start.waiting.append(found)
             self._note(pod, found[0])
@@ -284,7 +284,7 @@ def started(ready: Sequence[PodRecord], state: Quorum, attempts: Attempts, *, su
 
 def _tried_together(ordered: Sequence[PodRecord], state: Quorum, attempts: Attempts, shared: SharedClaims) -> Start:
     before = attempts.accounts.checkpoint()
-    return _tried(ordered, state, TryingTogether(Start(), attempts, before, False, makes_room=True, shared=shared))
+    return _tried(ordered, state, TryingTogether(Start(), attempts, before, False, retires=True, shared=shared))
 
 
 def _started_together(failed: Start, shared: SharedClaims, attempts: Attempts, again: Callable[[], Start]) -> Start:
@@ -390,9 +390,9 @@ class _Within:
     def _tried(self, shared: SharedClaims | None, *, with_idle: bool) -> Start:
         start, attempts = Start(), self.attempts
         before = attempts.accounts.checkpoint()
-        trying = TryingInDomain(start, attempts, before, False, makes_room=with_idle)
+        trying = TryingInDomain(start, attempts, before, False, retires=with_idle)
         if shared is not None:
-            trying = TryingTogether(start, attempts, before, False, makes_room=with_idle, shared=shared)
+            trying = TryingTogether(start, attempts, before, False, retires=with_idle, shared=shared)
         search = DomainSearch(self.state, self.ready, trying, self.bounds, attempts.placer, with_idle=with_idle)
         search.nodes = None if shared is None else shared.nodes_for_all
         start.is_whole = search.run()

@@ -1,4 +1,4 @@
-"""Nominations: their pods are placed first in a decision, then successors of moved pods (docs/design/room.md).
+"""Nominations: their pods are placed first in a decision, then successors of moved pods (docs/design/preemption.md).
 
 The oldest nomination comes first. With its own charge taken off its pods are placed where it keeps room for them, all
 of a gang or none; what is taken back of that goes back to being charged. Else they have their usual turn beside it.
@@ -21,7 +21,7 @@ from scheduler.core.decide.gang_places import are_in_domains
 from scheduler.core.decide.gang_start import Start
 from scheduler.core.decide.snapshot import obstacle
 from scheduler.core.filters.registry import OK
-from scheduler.core.model.plan import Entry, Gang, GiveUp, MakeRoom, Placement, placements
+from scheduler.core.model.plan import Entry, Gang, GiveUp, Nominate, Placement, placements
 from scheduler.core.model.preemption import Ended, Moved, Nomination, Place
 from scheduler.core.model.records import PodGroupRecord, PodRecord
 from scheduler.core.model.verdict import Code, Verdict
@@ -471,7 +471,7 @@ class Returning:
             if state is not None and not state.is_starting and state.is_reachable([pod for _, pod in pairs]):
                 self._start(nomination, pairs, group)
         if (left := self._left(nomination)) != nomination.moved:
-            self.entries.append(MakeRoom(msgspec.structs.replace(nomination, moved=left)))
+            self.entries.append(Nominate(msgspec.structs.replace(nomination, moved=left)))
 
     def _successor(self, moved: Moved, waiting: list[PodRecord]) -> PodRecord | None:
         """Take the first that asks what the place is for."""

@@ -1,4 +1,4 @@
-"""Preemption: needs for which others are moved or evicted; the last phase of a decision (docs/design/room.md).
+"""Preemption: needs for which others are moved or evicted; the last phase of a decision (docs/design/preemption.md).
 
 For pods that fitted nowhere others are moved, if what is free in all is enough (consolidate). Where that finds nothing
 victims are searched by the rules of reclaim, and then by the rules of preempt. What is found is charged at once, on

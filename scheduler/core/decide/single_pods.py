@@ -125,7 +125,7 @@ def _decide_by_nodes(
         return Outcome.SERVED
     if isinstance(placed, HeldBack | KeptOff):
         return placed
-    found = attempts.make_room(pod)
+    found = attempts.by_retiring(pod)
     if found is None or isinstance(found, KeptOff):
         return found or placed
     node, retired = found
@@ -244,7 +244,7 @@ class BesideGang:
                 return placed
         if required is None:
             return decide_alone(pod, attempts, entries)
-        found = attempts.make_room_within(pod, required)
+        found = attempts.by_retiring_within(pod, required)
         if found is None:
             return self._waits(pod, asked, attempts)
         node, retired = found

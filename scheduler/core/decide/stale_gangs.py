@@ -16,7 +16,7 @@ from scheduler.core.decide.attempts import Attempts, least_use
 from scheduler.core.decide.gang_search import Search, Tried
 from scheduler.core.decide.placer import Placer
 from scheduler.core.decide.snapshot import Snapshot, obstacle
-from scheduler.core.model.plan import Entry, Evict, MakeRoom, placements
+from scheduler.core.model.plan import Entry, Evict, Nominate, placements
 from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.preemption import Victim
 from scheduler.core.model.priority_order import order_members
@@ -139,7 +139,7 @@ class StaleGangs:
         """Gangs of which this decision places a member, or for which room is made."""
         snapshot = self.attempts.snapshot
         placed = (snapshot.pod(placement.pod_uid) for placement in placements(self.entries))
-        made = (entry.nomination for entry in self.entries if isinstance(entry, MakeRoom))
+        made = (entry.nomination for entry in self.entries if isinstance(entry, Nominate))
         return {
             *((pod.namespace, pod.pod_group) for pod in placed if pod is not None and pod.pod_group),
             *((nomination.namespace, nomination.pod_group) for nomination in made if nomination.pod_group),

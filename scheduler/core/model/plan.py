@@ -120,8 +120,8 @@ class Explain(msgspec.Struct, frozen=True, gc=False, tag="explain", kw_only=True
     verdict: Verdict
 
 
-class MakeRoom(msgspec.Struct, frozen=True, gc=False, tag="make-room"):
-    """Pods have to go for others (room.md): the shell charges the nomination before the next event is taken.
+class Nominate(msgspec.Struct, frozen=True, gc=False, tag="nominate"):
+    """Pods have to go for others (preemption.md): the shell charges the nomination before the next event is taken.
 
     That is ``Commits.nominations.put``; one of the same id that stands was revised, and is replaced. Then it is
     written, and its victims are evicted once it is. If it is not written, ``drop`` takes the charge back: nobody was
@@ -132,7 +132,7 @@ class MakeRoom(msgspec.Struct, frozen=True, gc=False, tag="make-room"):
 
 
 class GiveUp(msgspec.Struct, frozen=True, gc=False, tag="give-up"):
-    """A nomination is over: ``Commits.nominations.end``, and ``drop`` once that is on record (docs/design/room.md).
+    """A nomination is over (docs/design/preemption.md): ``Commits.nominations.end``, and ``drop`` once it is on record.
 
     Its victims that were not asked to go yet stay.
     """
@@ -158,7 +158,7 @@ class Evict(msgspec.Struct, frozen=True, gc=False, tag="evict", kw_only=True):
 
 #: An entry that places one pod.
 Alone = Bind | Join | Attempt | Hold
-Entry = Alone | Prepare | Gang | Retire | Withdraw | Explain | MakeRoom | GiveUp | Evict
+Entry = Alone | Prepare | Gang | Retire | Withdraw | Explain | Nominate | GiveUp | Evict
 
 
 class Plan(msgspec.Struct, frozen=True, gc=False, kw_only=True):

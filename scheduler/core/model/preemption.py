@@ -1,4 +1,4 @@
-"""Values of preemption (docs/design/room.md): the victims of a need, or why there are none.
+"""Values of preemption (docs/design/preemption.md): the victims of a need, or why there are none.
 
 Reclaim, preempt and consolidate share them. A *nomination* names the pods that room is made for
 (its holders), their places, and victims. It is written before the first eviction, and charged from the moment it is
@@ -142,7 +142,7 @@ class Kept(enum.Enum):
 
 
 class Bound(enum.Enum):
-    """Which bound proves that no permitted evictions help (docs/design/room.md)."""
+    """Which bound proves that no permitted evictions help (docs/design/preemption.md)."""
 
     #: The taker's own queue: its share, quota or limit.
     QUEUE = "queue"
@@ -179,7 +179,7 @@ class Respect(enum.StrEnum):
 
 
 class RoomSettings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What an administrator may set about making room.
+    """What an administrator may set about preemption.
 
     ``multiplier_milli``: by how much a taker's use of its share counts more beside that of those it takes from; less
     than 1,000 counts as that. ``preempt_min_ns``, ``reclaim_min_ns``: of queues that say nothing, nor any above them.
@@ -227,7 +227,7 @@ class FailedClaim(NamedTuple):
 
 
 class RoomFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the shell knows, and the rules of making room read: as in ``Trial`` (preemption/trial.py).
+    """What the shell knows, and the rules of preemption read: as in ``Trial`` (preemption/trial.py).
 
     ``version`` is another one whenever anything of it is. ``asked``: pods (UIDs) whose eviction was tried; None: all
     victims count as such. ``failed_claims``: by the UID of the claim. ``takers_wait``: namespaces that take from

@@ -95,8 +95,8 @@ class Settings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     require_enforcement: bool = False
     #: Node affinity that all pods have beside their own, by the terms of which one has to hold; None: none.
     enforced_affinity: tuple[Term, ...] | None = None
-    #: Pods are evicted for others that have a right to what they use (docs/design/room.md).
-    makes_room: bool = True
+    #: Pods are evicted for others that have a right to what they use (docs/design/preemption.md).
+    preemption: bool = True
     #: After so long nodes are kept for a group that found no room, if its queue says nothing (queues.reserved_nodes).
     patience_ns: int = 600_000_000_000
     #: Of all GPUs, how many may be on such nodes; 0: none are kept.

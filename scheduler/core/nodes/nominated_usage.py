@@ -2,7 +2,7 @@
 
 Per resource and per shared device the charge is ``max(0, places - what victims hold)``. So while the victims are there
 nothing is charged twice, and what they leave is kept from everybody but the nominated pods, whose decision takes the
-charge of their own nomination off (docs/design/room.md).
+charge of their own nomination off (docs/design/preemption.md).
 """
 
 from __future__ import annotations

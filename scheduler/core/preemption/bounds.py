@@ -1,4 +1,4 @@
-"""No, and proven: why no evictions that are permitted make room for a need (docs/design/room.md).
+"""No, and proven: why no evictions that are permitted make room for a need (docs/design/preemption.md).
 
 *Proof.* Each asks whether the need could fit if **all** units of a set were gone at once. Any eviction of
 some of that set leaves no more free on any node than that, and a node holds no more pods of a class than ``slots``

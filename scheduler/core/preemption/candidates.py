@@ -1,4 +1,6 @@
-"""Who may be taken for a need by each action, in which order, and what proves that nobody helps (docs/design/room.md).
+"""Who may be taken for a need by each action, in which order, and what proves that nobody helps.
+
+See docs/design/preemption.md.
 
 The order is KAI's reversed: the queue that would be served last goes first, with what was taken of it off; in it the
 lowest priority, surplus before cores, the newest.

@@ -27,7 +27,7 @@ KEY: Final = "room"
 #: How long evictions count.
 WINDOW_S: Final = 3600
 #: The most evictions of one owner that are kept: the newest. More than may happen within the hour
-#: (docs/design/room.md).
+#: (docs/design/preemption.md).
 MOST_TIMES: Final = 16
 #: A ConfigMap may have 1 MiB. Counted as it is sent, where the text is a string of JSON, and each quote is two bytes.
 MOST_BYTES: Final = 900 * 1024

@@ -3,7 +3,7 @@
 Protected are pods by minimum runtimes and after evictions not long ago. Who takes may have a delay of its own. A pod
 gets its claims bound when its place is free, which is after the evictions: a provisioner that always fails would have
 pods evicted on one node after the other, for a pod that never runs. So after a failure the claim keeps its pods from
-having others evicted, for longer each time (docs/design/room.md).
+having others evicted, for longer each time (docs/design/preemption.md).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def has_run_at_s(started_s: int, minimum: int, wall_s: int) -> int:
 
 
 def protected_until_s(evicted: Evicted | None, started_s: int, wall_s: int) -> int:
-    """Until when its last evictions protect a group, from when it ran again; 0: not any more (docs/design/room.md).
+    """Until when its last evictions protect a group, from when it ran again; 0: not any more.
 
     30 s after the first within an hour, doubled with each further one up to 10 minutes: so nobody is evicted for
     others more than ten times in any hour.

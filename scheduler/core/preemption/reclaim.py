@@ -1,4 +1,4 @@
-"""Who may take from whom, by reclaim and by preempt (docs/design/room.md).
+"""Who may take from whom, by reclaim and by preempt (docs/design/preemption.md).
 
 All in integers: ratios are compared by cross-multiplication. Reclaim takes from other queues that have more than they
 are due, preempt from lower priorities of the same queue. Victims are judged one after the other in one order, each

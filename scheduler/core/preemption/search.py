@@ -1,4 +1,4 @@
-"""Which pods go for a need, or why none do (docs/design/room.md).
+"""Which pods go for a need, or why none do (docs/design/preemption.md).
 
 The final word is the placer's: a set is enough if the need is placed on the statement with its units off, as a decision
 would place it. Statement and accounts are left as they were.

@@ -1,4 +1,4 @@
-"""Victim units: what may go alone, and what goes whole, of bound pods that may be preempted (docs/design/room.md).
+"""Victim units: what may go alone, and what goes whole, of bound pods that may be preempted.
 
 Of a gang the pods above its minimum go one by one, in the reverse of the order in which they came: the last of the
 surplus first (kai-contract 14.2). What is left, the core, goes whole, and not before the surplus.

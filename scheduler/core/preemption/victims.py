@@ -1,4 +1,4 @@
-"""Sets of victims that may be enough, the best first: class by class, the largest first (docs/design/room.md).
+"""Sets of victims that may be enough, the best first: class by class, the largest first (docs/design/preemption.md).
 
 What is chosen for one class counts for the others. That each class has room alone does not say that all have it
 together: the placer has the last word, and if it says no, more is made for each class.

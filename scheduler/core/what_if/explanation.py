@@ -171,7 +171,7 @@ def _lacks(placer: Placer, name: str, cls: PodClass, settings: Settings) -> list
 
 def room_answer(snapshot: Snapshot, subject: Subject, *, now_ns: int, wall_s: int) -> Steps[Found | NoRoom | None]:
     """Search for room by all rules; None where nobody is evicted for anybody, and where room is not what it lacks."""
-    if not snapshot.settings.makes_room or not subject.waiting:
+    if not snapshot.settings.preemption or not subject.waiting:
         return None
     changed = filed(snapshot, OnlyThese(subject.uids), now_ns=now_ns)
     allowance = Allowance(namespaces=1, most=LIMITS.most)
@@ -185,7 +185,7 @@ def room_answer(snapshot: Snapshot, subject: Subject, *, now_ns: int, wall_s: in
 
 def with_residents(snapshot: Snapshot, *, now_ns: int, wall_s: int) -> Snapshot:
     """Read who may be evicted of a snapshot that no decision was made on: else each try would read all of them."""
-    if not snapshot.settings.makes_room:
+    if not snapshot.settings.preemption:
         return snapshot
     changed = filed(snapshot, OnlyThese(frozenset()), now_ns=now_ns)
     allowance = Allowance(namespaces=1, most=LIMITS.most)
@@ -282,7 +282,7 @@ def explaining(trying: Trying) -> Steps[Explained]:
     snapshot, subject = trying.snapshot, trying.subject
     found = (yield from trying.trying_alone()) if subject.waiting else Outcome()
     is_beside = found.starts and (yield from trying.finding_rivals()).uids
-    beside = (yield from trying.trying_beside(makes_room=not found.placed)) if is_beside else found
+    beside = (yield from trying.trying_beside(preemption=not found.placed)) if is_beside else found
     room = None
     if not found.starts:
         room = yield from room_answer(snapshot, subject, now_ns=trying.now_ns, wall_s=trying.wall_s)

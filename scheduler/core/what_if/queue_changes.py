@@ -148,7 +148,7 @@ def amounts_needed(trying: Trying) -> Iterator[QueueAmount]:
 
 
 def _needed_at(record: QueueRecord, account: Account, use: Use, trying: Trying) -> Iterator[QueueAmount]:
-    makes_room = trying.snapshot.settings.makes_room
+    preemption = trying.snapshot.settings.preemption
     for at, resource in enumerate(DIMENSIONS):
         if not use.amounts[at]:
             continue
@@ -156,7 +156,7 @@ def _needed_at(record: QueueRecord, account: Account, use: Use, trying: Trying) 
             yield QueueAmount(record.name, LIMIT, resource, account.held[at] + use.amounts[at])
         if use.is_fixed and account.fixed[at] + use.amounts[at] > record.quota[at]:
             yield QueueAmount(record.name, QUOTA, resource, account.fixed[at] + use.amounts[at])
-        elif makes_room and account.kept[at] + use.amounts[at] > record.quota[at]:
+        elif preemption and account.kept[at] + use.amounts[at] > record.quota[at]:
             yield QueueAmount(record.name, QUOTA, resource, account.kept[at] + use.amounts[at])
 
 

@@ -17,7 +17,7 @@ from scheduler.core.decide.allowance import Limits, cost_of_changing
 from scheduler.core.decide.changes import Change, OnlyThese
 from scheduler.core.decide.decide import Answer, Decision, answering_as_if
 from scheduler.core.decide.snapshot import Snapshot
-from scheduler.core.model.plan import MakeRoom, Placement, Retire, placements
+from scheduler.core.model.plan import Nominate, Placement, Retire, placements
 from scheduler.core.model.preemption import Nomination
 from scheduler.core.model.steps import Steps, ended
 from scheduler.core.model.verdict import Code, Verdict
@@ -95,7 +95,7 @@ class Trying:
     def _finding_quiet(self) -> Steps[bool]:
         if self._is_quiet is None:
             is_alone = self.is_settled or not (yield from self.finding_rivals()).uids
-            self._is_quiet = is_alone or not (yield from self.trying_beside(makes_room=False)).others_placed
+            self._is_quiet = is_alone or not (yield from self.trying_beside(preemption=False)).others_placed
         return self._is_quiet
 
     # --- trying ------------------------------------------------------------------------------------------------------
@@ -105,25 +105,25 @@ class Trying:
 
     def trying_alone(self, *changes: Change, wall_s: int | None = None) -> Steps[Outcome]:
         """Try that in steps."""
-        return self._outcome(changes, wall_s, is_beside=False, makes_room=True)
+        return self._outcome(changes, wall_s, is_beside=False, preemption=True)
 
-    def beside_others(self, *changes: Change, makes_room: bool, wall_s: int | None = None) -> Outcome:
-        """What becomes of it beside the others that wait. ``makes_room``: room is searched for, for them as well."""
-        return ended(self.trying_beside(*changes, makes_room=makes_room, wall_s=wall_s))
+    def beside_others(self, *changes: Change, preemption: bool, wall_s: int | None = None) -> Outcome:
+        """What becomes of it beside the others that wait. ``preemption``: room is searched for, for them as well."""
+        return ended(self.trying_beside(*changes, preemption=preemption, wall_s=wall_s))
 
-    def trying_beside(self, *changes: Change, makes_room: bool, wall_s: int | None = None) -> Steps[Outcome]:
+    def trying_beside(self, *changes: Change, preemption: bool, wall_s: int | None = None) -> Steps[Outcome]:
         """Try that in steps."""
-        return self._outcome(changes, wall_s, is_beside=True, makes_room=makes_room)
+        return self._outcome(changes, wall_s, is_beside=True, preemption=preemption)
 
     def _outcome(
-        self, changes: tuple[Change, ...], wall_s: int | None, *, is_beside: bool, makes_room: bool
+        self, changes: tuple[Change, ...], wall_s: int | None, *, is_beside: bool, preemption: bool
     ) -> Steps[Outcome]:
         if changes or wall_s is not None:
             at_s = self.wall_s if wall_s is None else wall_s
-            return (yield from self._tried(changes, at_s, is_beside=is_beside, makes_room=makes_room))
-        key = is_beside, makes_room
+            return (yield from self._tried(changes, at_s, is_beside=is_beside, preemption=preemption))
+        key = is_beside, preemption
         if key not in self._as_it_is:
-            tried = yield from self._tried((), self.wall_s, is_beside=is_beside, makes_room=makes_room)
+            tried = yield from self._tried((), self.wall_s, is_beside=is_beside, preemption=preemption)
             self._as_it_is[key] = tried
         return self._as_it_is[key]
 
@@ -140,10 +140,10 @@ class Trying:
             return False
         if (is_own and (yield from self._finding_quiet())) or not (yield from self.finding_rivals()).uids:
             return True
-        beside = yield from self.trying_beside(*changes, makes_room=not alone.placed, wall_s=wall_s)
+        beside = yield from self.trying_beside(*changes, preemption=not alone.placed, wall_s=wall_s)
         return beside.starts and beside.is_beside_all
 
-    def _tried(self, changes: tuple[Change, ...], wall_s: int, *, is_beside: bool, makes_room: bool) -> Steps[Outcome]:
+    def _tried(self, changes: tuple[Change, ...], wall_s: int, *, is_beside: bool, preemption: bool) -> Steps[Outcome]:
         self.tries += 1
         own = only = self.subject.uids
         snapshot = self.snapshot
@@ -160,7 +160,7 @@ class Trying:
             OnlyThese(only),
             uids=sorted(own),
             now_ns=self.now_ns,
-            limits=msgspec.structs.replace(self.limits, makes_room=makes_room, explains=is_explained),
+            limits=msgspec.structs.replace(self.limits, preemption=preemption, explains=is_explained),
             wall_s=wall_s,
         )
         is_beside_all = not is_beside or self._had_all_their_turn(answer.decision)
@@ -179,7 +179,7 @@ def _outcome(answer: Answer, subject: Subject, *, is_beside_all: bool) -> Outcom
     is_retiring = any(isinstance(entry, Retire) and entry.for_pod in own for entry in entries)
     return Outcome(
         placed=placed,
-        room=next((entry.nomination for entry in entries if isinstance(entry, MakeRoom) and _is_for(entry, own)), None),
+        room=next((entry.nomination for entry in entries if isinstance(entry, Nominate) and _is_for(entry, own)), None),
         frees_device=is_retiring or any(each.code is Code.WAITING_FOR_DEVICE for each in verdicts),
         verdict=verdicts[0] if verdicts and not placed else None,
         others_placed=others,
@@ -187,7 +187,7 @@ def _outcome(answer: Answer, subject: Subject, *, is_beside_all: bool) -> Outcom
     )
 
 
-def _is_for(entry: MakeRoom, own: frozenset[str]) -> bool:
+def _is_for(entry: Nominate, own: frozenset[str]) -> bool:
     return any(place.pod_uid in own for place in entry.nomination.places)
 
 

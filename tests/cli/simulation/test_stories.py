@@ -21,7 +21,7 @@ from tests.scheduler.stage import TEAM, api_of, cordon, create, create_gang, pod
 from wire import names
 
 #: Nobody has a controller here, so nobody may be moved.
-SCHEDULING = Scheduling(Settings(makes_room=False), 60.0)
+SCHEDULING = Scheduling(Settings(preemption=False), 60.0)
 
 
 @pytest.fixture(scope="module")

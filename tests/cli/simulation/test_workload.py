@@ -30,14 +30,14 @@ def test_both_runs_have_the_same_jobs_and_a_seed_gives_the_same_result(
         outs.append(capsys.readouterr().out)
     assert outs[0] == outs[1]
     off, on = json.loads(outs[0])["runs"]
-    assert (off["makes_room"], on["makes_room"], off["seed"]) == (False, True, 2)
+    assert (off["preemption"], on["preemption"], off["seed"]) == (False, True, 2)
     assert off["jobs"] == on["jobs"]
     assert (off["nominations"], off["differences"], on["differences"]) == (0, [], [])
 
 
 def test_people_get_tables_and_a_picture(file: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     picture = tmp_path / "week.svg"
-    arguments = ["--workload", file, "--days", "1", "--room", "off", "--plot", str(picture)]
+    arguments = ["--workload", file, "--days", "1", "--preemption", "off", "--plot", str(picture)]
     assert main(["simulate", *arguments]) == 0
     out = capsys.readouterr().out
     assert "on 8 GPUs, seed 0:" in out

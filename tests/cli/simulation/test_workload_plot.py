@@ -18,7 +18,7 @@ _SVG = "{http://www.w3.org/2000/svg}"
 
 
 def _week() -> Week:
-    return simulated(single_gpus(), seed=1, days=1, settings=Settings(makes_room=False))
+    return simulated(single_gpus(), seed=1, days=1, settings=Settings(preemption=False))
 
 
 def _elements(text: str, kind: str) -> list[ElementTree.Element]:
@@ -27,13 +27,13 @@ def _elements(text: str, kind: str) -> list[ElementTree.Element]:
 
 def test_each_queue_and_run_has_a_median_and_each_run_two_curves() -> None:
     off = _week()
-    on = msgspec.structs.replace(off, makes_room=True)
+    on = msgspec.structs.replace(off, preemption=True)
     text = drawn_week([off, on])
     curves = [path for path in _elements(text, "path") if path.get("d", "").count("L") == len(off.hours) - 1]
     assert len(curves) == 4
     assert len(_elements(text, "circle")) == 4
     names = {each.text for each in _elements(text, "text")}
-    assert {"quiet", "busy", "making room off", "making room on", "day 0", "day 1"} <= names
+    assert {"quiet", "busy", "preemption off", "preemption on", "day 0", "day 1"} <= names
     assert "prefers-color-scheme:dark" in text
     (described,) = _elements(text, "desc")
     assert f"{off.jobs} jobs in 1 days on 8 GPUs, seed 1" in (described.text or "")

@@ -136,7 +136,7 @@ def test_what_may_be_secret_is_named_by_no_type_that_is_copied_whole() -> None:
 SETTINGS = [
     Settings(),
     Settings(scheduler_name="default-scheduler"),
-    Settings(makes_room=False, weights=Weights(images=1, node_affinity=1)),
+    Settings(preemption=False, weights=Weights(images=1, node_affinity=1)),
 ]
 
 

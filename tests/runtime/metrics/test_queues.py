@@ -135,7 +135,7 @@ async def test_use_over_time_is_a_part_of_the_cluster_where_it_counts(
 
 
 async def test_what_a_quota_guarantees_and_is_not_given_is_owed() -> None:
-    settings = SchedulerSettings(decisions=Settings(makes_room=False))
+    settings = SchedulerSettings(decisions=Settings(preemption=False))
     async with scraped("1x4x80GiB", settings=settings) as it:
         await create_queue(it.world, "b")
         await use(it.world, "b", "b0", gpu_count=3)

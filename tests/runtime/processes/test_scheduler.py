@@ -79,7 +79,7 @@ def test_limits_need_not_be_enforced_unless_it_is_asked_for(given: list[str], is
         (["--longest-victim-grace-period=1h"], RoomSettings(longest_grace_s=3600)),
     ],
 )
-def test_what_is_chosen_about_making_room_reaches_decisions(given: list[str], room: RoomSettings) -> None:
+def test_what_is_chosen_about_preemption_reaches_decisions(given: list[str], room: RoomSettings) -> None:
     assert scheduler.settings(options("scheduler", given)).decisions.room == room
 
 

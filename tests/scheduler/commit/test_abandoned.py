@@ -192,7 +192,7 @@ async def test_only_what_was_handed_over_of_that_plan_is_taken_back() -> None:
 
 async def test_a_hand_over_that_a_watch_tells_late_is_read_and_left_alone() -> None:
     # Which lines come behind that of m2 is by UIDs, and a record of evictions would have one.
-    alone = SchedulerSettings(decisions=Settings(makes_room=False))
+    alone = SchedulerSettings(decisions=Settings(preemption=False))
     async with stage.stage("1x4x80GiB", settings=WorldSettings(seed=1, schedulers=2, scheduler=alone)) as world:
         world.nodes["node-0"].faults.reservation = ReservationFault(delay_s=25.0)
         world.server.faults.on_watch_line.append(

@@ -530,7 +530,7 @@ Fed = Node | Pod | PodGroup | BindRequest | Queue | Topology | Stored | Offered
 
 def cluster(*objects: Fed, settings: Settings | None = None, filters: Filters = FILTERS) -> Cluster:
     """A cluster that has seen these objects, in this order; nobody is evicted for others unless settings are given."""
-    made = Cluster(settings or Settings(makes_room=False), filters)
+    made = Cluster(settings or Settings(preemption=False), filters)
     feed(made, *objects)
     return made
 

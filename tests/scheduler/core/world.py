@@ -28,7 +28,7 @@ from wire.crds.podgroup import PodGroup
 from wire.crds.queue import Queue
 
 #: Evictions have a machine of their own (stories/test_room_machine.py).
-SETTINGS = Settings(back_off_ns=1, exclusion_ns=1, makes_room=False)
+SETTINGS = Settings(back_off_ns=1, exclusion_ns=1, preemption=False)
 
 
 @dataclass

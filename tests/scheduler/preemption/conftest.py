@@ -1,4 +1,4 @@
-"""The shell of making room, in virtual time."""
+"""The shell of preemption, in virtual time."""
 
 from __future__ import annotations
 

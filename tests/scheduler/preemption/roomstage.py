@@ -20,13 +20,13 @@ from kube.events import EventRecorder
 from kube.lead.secondary import Secondary
 from kube.watch.reflector import Reflector
 from scheduler.core.cluster import Cluster
-from scheduler.core.model.plan import GiveUp, MakeRoom
+from scheduler.core.model.plan import GiveUp, Nominate
 from scheduler.core.model.preemption import Action, Ended, Nomination, Place, Victim
 from scheduler.core.model.settings import Settings
 from scheduler.core.preemption.eviction_history import piece_names
 from scheduler.core.preemption.nomination_record import Record, read
 from scheduler.preemption.evictor import Evictor
-from scheduler.preemption.preemption import MakingRoom
+from scheduler.preemption.preemption import Preemption
 from scheduler.telemetry.observer import Answer, Evicts, Unobserved
 from scheduler.watch.cache import Cache
 from scheduler.watch.listed import BudgetLabels
@@ -69,7 +69,7 @@ class Process:
         self.observer = Counted()
         self.events = EventRecorder(self.api, clock=stage.clock, controller=names.SCHEDULER_NAME, instance=name)
         self.evictor = Evictor(self.api, per_s=300)
-        self.making = MakingRoom(
+        self.making = Preemption(
             self.api,
             self.cache,
             evictor=self.evictor,
@@ -89,7 +89,7 @@ class Process:
         """Take what a decision would have made."""
         self.cache.cluster.snapshot()
         for nomination in nominations:
-            self.making.take(MakeRoom(nomination))
+            self.making.take(Nominate(nomination))
 
     def give_up(self, nomination: Nomination, because: Ended = Ended.BETTER_PLACE) -> None:
         self.making.take(GiveUp(nomination.id, because))
@@ -157,7 +157,7 @@ class Stage:
     def text(self) -> str:
         """The record as the server has it."""
         store = self.server._store
-        found = store.get(_kind(self.server, "configmaps"), f"{names.SYSTEM_NAMESPACE}/{names.ROOM}")
+        found = store.get(_kind(self.server, "configmaps"), f"{names.SYSTEM_NAMESPACE}/{names.NOMINATIONS}")
         return "" if found is None else str(found.obj["data"].get("room", ""))
 
     @property
@@ -252,7 +252,7 @@ class Stage:
         """Names of pods that were evicted, in order."""
         return [e.name for e in self.server.audit if e.subresource == "eviction" and e.code < 300]
 
-    def writes(self, user: str, name: str = names.ROOM) -> int:
+    def writes(self, user: str, name: str = names.NOMINATIONS) -> int:
         """How many writes of a user to a ConfigMap were carried out."""
         return self.room_writes.count((user, name))
 
@@ -261,7 +261,7 @@ class Stage:
         return sum(self.writes(user, name) for name in piece_names(None))
 
     async def drop_record(self) -> None:
-        await self.api.delete(CONFIG_MAPS, names.ROOM, namespace=names.SYSTEM_NAMESPACE)
+        await self.api.delete(CONFIG_MAPS, names.NOMINATIONS, namespace=names.SYSTEM_NAMESPACE)
 
 
 def name_of(call: Call) -> str:

@@ -1,4 +1,4 @@
-"""Making room: written before anybody is evicted, kept for its holder, and nobody asked for what is over."""
+"""Preemption: written before anybody is evicted, kept for its holder, and nobody asked for what is over."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def another(at: Stage, name: str = "scheduler-2") -> Process:
 
 
 def is_record(call: Call) -> bool:
-    return is_write_of_room(call) and name_of(call) == names.ROOM
+    return is_write_of_room(call) and name_of(call) == names.NOMINATIONS
 
 
 def strike(at: Stage, fault: Fault, times: int = 1, verb: str = "") -> None:
@@ -451,10 +451,10 @@ async def test_a_record_that_cannot_be_read_keeps_nothing_and_is_written_over(
     async with making() as (at, process):
         process.kill()
         said = {"data": {"room": "{", "term": "many"}}
-        await at.api.patch(CONFIG_MAPS, names.ROOM, said, namespace=names.SYSTEM_NAMESPACE)
+        await at.api.patch(CONFIG_MAPS, names.NOMINATIONS, said, namespace=names.SYSTEM_NAMESPACE)
         with caplog.at_level(logging.WARNING):
             second = await another(at)
-        assert "moorage-room: nothing can be read" in caplog.text
+        assert "moorage-nominations: nothing can be read" in caplog.text
         second.decide(at.nomination("h-0", "h", "v0"))
         await anyio.sleep(1)
         assert at.evictions() == ["v0"]

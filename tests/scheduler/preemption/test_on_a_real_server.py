@@ -50,7 +50,7 @@ async def api(control_plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Api]
         for namespace in (NS, names.SYSTEM_NAMESPACE):
             with suppress(errors.AlreadyExists):
                 await api.create(NAMESPACES, {"metadata": {"name": namespace}})
-        for name in (names.ROOM, *piece_names(None)):
+        for name in (names.NOMINATIONS, *piece_names(None)):
             with suppress(errors.NotFound):
                 await api.delete(CONFIG_MAPS, name, namespace=names.SYSTEM_NAMESPACE)
         yield api

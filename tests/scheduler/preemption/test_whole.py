@@ -26,7 +26,7 @@ async def test_an_urgent_pod_runs_in_the_place_of_another_one_of_its_queue() -> 
 
 
 async def test_without_the_setting_nobody_is_evicted_and_no_record_is_read() -> None:
-    settings = WorldSettings(seed=1, scheduler=SchedulerSettings(decisions=Settings(makes_room=False)))
+    settings = WorldSettings(seed=1, scheduler=SchedulerSettings(decisions=Settings(preemption=False)))
     async with cluster("1x1x80GiB", settings=settings) as world:
         await create(world, pod("p", gpus=1))
         await settle()

@@ -140,7 +140,7 @@ def test_of_too_many_claims_those_that_failed_last_are_known() -> None:
     assert {*seen.known.failed_claims} == {f"c{number}" for number in range(1, MOST_CLAIMS + 1)}
 
 
-def test_what_is_set_about_making_room_reaches_decisions() -> None:
+def test_what_is_set_about_preemption_reaches_decisions() -> None:
     settings = RoomSettings(preempt_min_ns=5, longest_grace_s=7)
     assert KnownForRoom(settings).facts().settings == settings
     made = Cluster(Settings(room=settings))

@@ -41,7 +41,7 @@ from wire.core import Taint
 
 Finders = Mapping[Family, tuple[Finder, int]]
 #: A pod that is evicted for another is gone, and can't be asked about.
-_NO_ROOM = WorldSettings(seed=1, scheduler=SchedulerSettings(decisions=Settings(makes_room=False)))
+_NO_ROOM = WorldSettings(seed=1, scheduler=SchedulerSettings(decisions=Settings(preemption=False)))
 #: A group has this long to start: looks at it, and virtual seconds before each.
 _LOOKS: Final = 16
 _LOOK_S: Final = 5.0

@@ -74,7 +74,7 @@ def scenario_for(name: str, seed: int, kinds: tuple[str, ...] | None) -> Scenari
 def may_show(name: str, scenario: Scenario) -> bool:
     """Whether a bug of this name may show in a scenario at all: others need not be run."""
     if name.startswith(OF_ROOM):
-        return scenario.settings.makes_room and has_queues(scenario)
+        return scenario.settings.preemption and has_queues(scenario)
     if name.startswith(OF_BERTHS):
         return scenario.settings.berths_percent > 0 and has_queues(scenario)
     return not name.startswith(OF_QUEUES) or has_queues(scenario)

@@ -27,7 +27,7 @@ def nomination(
 def record(*nominations: Nomination, at: int = 0, text: str | None = None) -> dict[str, Any]:
     """A version of the ConfigMap."""
     data = {"room": json.dumps({"nominations": list(nominations), "evicted": {}}) if text is None else text}
-    raw = {"metadata": {"namespace": "kai-scheduler", "name": "moorage-room", "uid": "uid-room"}, "data": data}
+    raw = {"metadata": {"namespace": "kai-scheduler", "name": "moorage-nominations", "uid": "uid-room"}, "data": data}
     return version(raw, at) if at else raw
 
 

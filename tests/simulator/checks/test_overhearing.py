@@ -37,13 +37,17 @@ def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
 
 def world() -> World:
     """A cluster whose record nobody writes but the test."""
-    settings = WorldSettings(scheduler=SchedulerSettings(decisions=Settings(makes_room=False)))
+    settings = WorldSettings(scheduler=SchedulerSettings(decisions=Settings(preemption=False)))
     return World(shape.parse(["1x1x1GiB"]), clock=VirtualClock(asyncio.get_running_loop()), settings=settings)
 
 
 @pytest.mark.parametrize(
     ("name", "namespace", "s7"),
-    [("moorage-room", "kai-scheduler", True), ("moorage-room", "team", False), ("room", "kai-scheduler", False)],
+    [
+        ("moorage-nominations", "kai-scheduler", True),
+        ("moorage-nominations", "team", False),
+        ("room", "kai-scheduler", False),
+    ],
 )
 async def test_an_eviction_is_held_against_the_record_that_is_stored(name: str, namespace: str, s7: bool) -> None:
     async with world() as running:

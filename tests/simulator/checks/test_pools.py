@@ -107,7 +107,8 @@ def test_what_victims_left_is_kept_from_pods_of_the_pool(pool: str, broken: set[
 
 
 @pytest.mark.parametrize(
-    ("name", "pool"), [("moorage-room", ""), ("moorage-room-a", "a"), ("moorage-room-", None), ("room-a", None)]
+    ("name", "pool"),
+    [("moorage-nominations", ""), ("moorage-nominations-a", "a"), ("moorage-nominations-", None), ("room-a", None)],
 )
 def test_each_pool_has_a_record_of_its_own(name: str, pool: str | None) -> None:
     assert nominations.pool_of(name) == pool

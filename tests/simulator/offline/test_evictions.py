@@ -1,4 +1,4 @@
-"""What making room reads changes with evictions."""
+"""What preemption reads changes with evictions."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.thorough
 
 
 def test_a_shared_device_has_a_book_of_its_tenants_until_the_last_one_ends() -> None:
-    cluster, later = Cluster(Settings(makes_room=False)), list[Callable[[], None]]()
+    cluster, later = Cluster(Settings(preemption=False)), list[Callable[[], None]]()
     nodes = [node_record(node, rank) for rank, node in enumerate(jobs.nodes(two_teams()))]
     cluster.replace_nodes(nodes)
     cluster.queues.records.replace([jobs.queue(each) for each in two_teams().queues])

@@ -1,4 +1,4 @@
-"""Some days of a small workload, with and without making room."""
+"""Some days of a small workload, with and without preemption."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ pytestmark = pytest.mark.thorough
 
 
 @cache
-def _ran(*, makes_room: bool, seed: int = 1) -> Week:
-    return simulated(two_teams(), seed=seed, days=1, settings=Settings(makes_room=makes_room))
+def _ran(*, preemption: bool, seed: int = 1) -> Week:
+    return simulated(two_teams(), seed=seed, days=1, settings=Settings(preemption=preemption))
 
 
 def test_a_seed_gives_the_same_week() -> None:
-    again = simulated(two_teams(), seed=1, days=1, settings=Settings(makes_room=True))
-    assert again == _ran(makes_room=True)
+    again = simulated(two_teams(), seed=1, days=1, settings=Settings(preemption=True))
+    assert again == _ran(preemption=True)
 
 
 def test_sums_agree_and_no_more_gpus_are_used_than_there_are() -> None:
-    for makes_room in (False, True):
-        week = _ran(makes_room=makes_room)
+    for preemption in (False, True):
+        week = _ran(preemption=preemption)
         assert week.differences == ()
         assert all(hour.used_milli_s <= week.capacity_milli * HOUR_S for hour in week.hours)
         assert len(week.hours) == 24
@@ -39,14 +39,14 @@ def test_sums_agree_and_no_more_gpus_are_used_than_there_are() -> None:
 
 
 def test_nothing_is_lost_without_evictions() -> None:
-    week = _ran(makes_room=False)
+    week = _ran(preemption=False)
     assert (week.nominations, week.ended, sum(hour.lost_milli_s for hour in week.hours)) == (0, {}, 0)
 
 
-def test_making_room_gives_a_queue_what_it_is_owed_and_costs_work_of_others() -> None:
+def test_preemption_gives_a_queue_what_it_is_owed_and_costs_work_of_others() -> None:
     off, on = (
-        simulated(single_gpus(), seed=1, days=1, settings=Settings(makes_room=makes_room))
-        for makes_room in (False, True)
+        simulated(single_gpus(), seed=1, days=1, settings=Settings(preemption=preemption))
+        for preemption in (False, True)
     )
     owed = [sum(hour.owed_milli_s for hour in week.hours) for week in (off, on)]
     quiet, busy = on.queues
@@ -57,10 +57,10 @@ def test_making_room_gives_a_queue_what_it_is_owed_and_costs_work_of_others() ->
     assert off.jobs == on.jobs
 
 
-def test_making_room_owes_less_to_queues_whose_gangs_are_larger_than_what_is_left_of_their_quotas() -> None:
+def test_preemption_owes_less_to_queues_whose_gangs_are_larger_than_what_is_left_of_their_quotas() -> None:
     off, on = (
-        simulated(crowded(), seed=2, days=2 if IS_WHOLE else 1, settings=Settings(makes_room=makes_room))
-        for makes_room in (False, True)
+        simulated(crowded(), seed=2, days=2 if IS_WHOLE else 1, settings=Settings(preemption=preemption))
+        for preemption in (False, True)
     )
     owed = [sum(hour.owed_milli_s for hour in week.hours) for week in (off, on)]
     assert owed[1] * 10 < owed[0]

@@ -62,7 +62,7 @@ async def busy(api: Api) -> None:
     for member in range(3):
         await api.create(PODS, pod(f"g{member}", 4, gang="g"), namespace="ns")
     await api.create(PODS, pod("alone", 3), namespace="ns")
-    record = {"metadata": {"name": names.ROOM}, "data": {nomination_record.KEY: ""}}
+    record = {"metadata": {"name": names.NOMINATIONS}, "data": {nomination_record.KEY: ""}}
     await api.create(CONFIG_MAPS, record, namespace=names.SYSTEM_NAMESPACE)
 
 

@@ -22,7 +22,7 @@ from ui.queues.pools import About
 from wire import names
 
 #: Its scheduler keeps no record of its own.
-NO_ROOM = WorldSettings(seed=1, scheduler=SchedulerSettings(decisions=Settings(makes_room=False)))
+NO_ROOM = WorldSettings(seed=1, scheduler=SchedulerSettings(decisions=Settings(preemption=False)))
 WALL_S = 1_767_225_700
 
 
@@ -44,7 +44,7 @@ async def test_the_record_of_evictions_is_that_of_the_scheduler_that_decides(poo
         for name in ("plain", "labelled"):
             about = About(kind=POD, name=name, namespace=stage.TEAM)
             known = await reader.read(world.api, wall_s=WALL_S, about=about)
-            made[name] = known.snapshot.settings.makes_room, set(known.snapshot.room_facts.evicted)
+            made[name] = known.snapshot.settings.preemption, set(known.snapshot.room_facts.evicted)
         has: tuple[bool, set[str]] = (True, {"owner"})
         none: tuple[bool, set[str]] = (False, set())
         assert made == ({"plain": none, "labelled": has} if pool else {"plain": has, "labelled": none})
@@ -53,7 +53,10 @@ async def test_the_record_of_evictions_is_that_of_the_scheduler_that_decides(poo
 async def _create_record(world: Any, suffix: str) -> None:
     piece = Piece(Hour().at(WALL_S).number, {"team": Taken({"owner": (WALL_S - 10,)})})
     at = f"{names.EVICTIONS}-{piece.number % PIECES}{suffix}"
-    texts = ((f"{names.ROOM}{suffix}", "room", written(Record())), (at, KEY, eviction_history.written(piece, Texts())))
+    texts = (
+        (f"{names.NOMINATIONS}{suffix}", "room", written(Record())),
+        (at, KEY, eviction_history.written(piece, Texts())),
+    )
     for name, key, text in texts:
         record = {"metadata": {"name": name}, "data": {key: text}}
         await world.api.create(CONFIG_MAPS, record, namespace=names.SYSTEM_NAMESPACE)

@@ -85,11 +85,11 @@ def test_elastic_gangs_have_more_members_than_they_need() -> None:
 
 def test_scenarios_make_room_in_most_seeds_and_contend_in_many() -> None:
     scenarios = [scenario_of(seed, ()) for seed in range(300)]
-    makes_room = sum(each.settings.makes_room for each in scenarios)
-    assert 180 < makes_room < 240
+    preemption = sum(each.settings.preemption for each in scenarios)
+    assert 180 < preemption < 240
     contended = [each for each in scenarios if any(isinstance(a, CreateBudget) for a in each.actions)]
     assert len(contended) > 40
-    assert all(each.settings.makes_room and each.world.scheduler.decisions.makes_room for each in contended)
+    assert all(each.settings.preemption and each.world.scheduler.decisions.preemption for each in contended)
 
 
 def test_pods_that_press_come_late_and_ask_for_what_others_of_low_priority_have() -> None:

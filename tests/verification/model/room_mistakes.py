@@ -1,4 +1,4 @@
-"""Mistakes that could be made in making room: a rule left out each, where it shows, and what it breaks."""
+"""Mistakes that could be made in preemption: a rule left out each, where it shows, and what it breaks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Making room: safe in every state, and every nomination comes to its end."""
+"""Preemption: safe in every state, and every nomination comes to its end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.thorough
 
 
 @pytest.mark.parametrize("config", ROOM, ids=lambda one: one.name)
-def test_making_room_is_safe_and_every_nomination_comes_to_its_end(config: NamedRoom) -> None:
+def test_preemption_is_safe_and_every_nomination_comes_to_its_end(config: NamedRoom) -> None:
     found = explore_room(config.config)
     print(f"\n{config.name}: {found.summary()}")
     assert found.is_complete

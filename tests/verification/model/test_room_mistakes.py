@@ -1,4 +1,4 @@
-"""What each rule of making room is for: with the mistake, the model finds a counter-example (docs/design/model.md)."""
+"""What each rule of preemption is for: with the mistake, the model finds a counter-example (docs/design/model.md)."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ class RoomConflict(Requests, frozen=True, kw_only=True, tag="room-conflict"):
 
     @override
     def _picks(self, call: Call) -> bool:
-        return (call.verb, call.kind.plural, call.name) == ("patch", CONFIG_MAPS.plural, names.ROOM)
+        return (call.verb, call.kind.plural, call.name) == ("patch", CONFIG_MAPS.plural, names.NOMINATIONS)
 
     @override
     def _fault(self, dice: random.Random, left_s: float) -> Fault:
@@ -132,13 +132,15 @@ class RoomDeleted(Timed, frozen=True, kw_only=True, tag="room-deleted"):
         with anyio.move_on_after(self.for_s):
             while True:
                 await ground.insist(
-                    lambda: ground.api.delete(CONFIG_MAPS, names.ROOM, namespace=names.SYSTEM_NAMESPACE)
+                    lambda: ground.api.delete(CONFIG_MAPS, names.NOMINATIONS, namespace=names.SYSTEM_NAMESPACE)
                 )
                 await anyio.sleep(self.every_s)
 
 
 async def _nominations(ground: Ground) -> list[nominations.Nomination]:
-    found = await ground.insist(lambda: ground.api.get(CONFIG_MAPS, names.ROOM, namespace=names.SYSTEM_NAMESPACE))
+    found = await ground.insist(
+        lambda: ground.api.get(CONFIG_MAPS, names.NOMINATIONS, namespace=names.SYSTEM_NAMESPACE)
+    )
     return [] if found is None else nominations.nominations(msgspec.to_builtins(found))
 
 

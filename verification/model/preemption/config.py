@@ -1,10 +1,10 @@
-"""The rules of making room that the model runs by. ``Rules()`` is what docs/design/room.md says.
+"""The rules of preemption that the model runs by. ``Rules()`` is what docs/design/preemption.md says.
 
 A test that wants to know what a rule is for explores with one of them replaced.
 
-A configuration of the model of making room: how much of everything there is, and what may go wrong.
+A configuration of the model of preemption: how much of everything there is, and what may go wrong.
 
-The configurations of making room that are explored: small ones in every run of the tests, larger ones on demand.
+The configurations of preemption that are explored: small ones in every run of the tests, larger ones on demand.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ ROOM_LARGE: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Each a line of docs/design/room.md, "Orders that must hold"."""
+    """Each a line of docs/design/preemption.md, "Orders that must hold"."""
 
     #: A victim is asked only once the record has the nomination.
     record_first: bool = True

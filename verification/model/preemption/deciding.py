@@ -122,7 +122,7 @@ class Deciding:
                 return breaking(world, f"S14: what {which} freed was given to others")
         return world
 
-    # --- making room -------------------------------------------------------------------------------------------------
+    # --- preemption -------------------------------------------------------------------------------------------------
     def _make(self, world: World, number: int, group: int, places: Places) -> Iterator[Step]:
         leader = world.leaders[number]
         others = [nomination for nomination in self._charged(leader) if nomination.group != group]

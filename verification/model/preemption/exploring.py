@@ -1,4 +1,4 @@
-"""Making room as a system to explore (verification/model/explorer.py): its steps, what must hold, and where it ends.
+"""Preemption as a system to explore (verification/model/explorer.py): its steps, what must hold, and where it ends.
 
 One representative for states that differ in the numbers of nominations only.
 
@@ -129,7 +129,7 @@ class Surroundings:
 
 
 class Room:
-    """Making room in one configuration, by one set of rules."""
+    """Preemption in one configuration, by one set of rules."""
 
     def __init__(self, config: Config, rules: Rules = BUILT) -> None:
         self.rests = config.rests
@@ -199,7 +199,7 @@ class Room:
 
 
 def explore_room(config: Config, rules: Rules = BUILT, *, limit: int = 10_000_000) -> Result:
-    """Explore making room: until a violation is found, everything was seen, or ``limit`` states are known."""
+    """Explore preemption: until a violation is found, everything was seen, or ``limit`` states are known."""
     return explored(Room(config, rules), limit=limit)
 
 

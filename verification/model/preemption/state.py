@@ -1,4 +1,4 @@
-"""A state of the model of making room: nested tuples of small integers.
+"""A state of the model of preemption: nested tuples of small integers.
 
 Pods have slots (their names), nodes have numbers, and every pod takes one place of its node. Of resourceVersions only
 matters whether they are the record's newest: ``is_newest``, false for good once somebody else has written.

@@ -21,7 +21,7 @@ from tests.whole import seeds
 from wire import names
 from wire.core import ObjectMeta, Pod, PodSpec, PodStatus
 
-SETTINGS = Settings(makes_room=True)
+SETTINGS = Settings(preemption=True)
 _TERM: Final = {"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": "zone"}
 _INDEX: Final = "batch.kubernetes.io/job-completion-index"
 _NUMBERED: Final = {

@@ -39,7 +39,7 @@ def test_a_class_that_fitted_nowhere_is_judged_again_after_an_eviction() -> None
     made, taker, waiting = _full()
     attempts = _attempts(made)
     assert isinstance(attempts.place(waiting), Verdict)
-    assert attempts.make_room(waiting) is None
+    assert attempts.by_retiring(waiting) is None
     assert waiting.cls in attempts.classes.hopeless
     assert waiting.cls in attempts.classes.roomless
     attempts.placer.statement.evict(taker)

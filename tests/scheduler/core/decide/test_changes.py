@@ -35,7 +35,7 @@ from scheduler.core.decide.changes import (
 from scheduler.core.decide.decide import Decision, decide, decide_as_if
 from scheduler.core.decide.placer import Placer
 from scheduler.core.decide.snapshot import Snapshot, file_touched
-from scheduler.core.model.plan import MakeRoom, Placement, placements
+from scheduler.core.model.plan import Nominate, Placement, placements
 from scheduler.core.model.settings import Settings
 from scheduler.core.scheduling_queue.effects import Note, Said, ShapeFailed, ShapeHeldBack
 from tests.scheduler.core.device_objects import ask
@@ -184,7 +184,7 @@ def test_a_pod_that_is_gone_is_nobodys_victim_and_the_snapshot_still_has_it(gone
 @pytest.mark.parametrize(("mem_mib", "nano"), [(8000, NANO // 4), (4000, NANO // 2)])
 def test_what_a_victim_gives_back_goes_by_the_cards_that_its_node_would_have(mem_mib: int, nano: int) -> None:
     labels = {"kai.scheduler/queue": "team"}
-    made = Cluster(Settings(makes_room=True))
+    made = Cluster(Settings(preemption=True))
     feed(made, queue("team", gpu=(0, 1, -1)), node("n1", 1, mem_mib=8000))
     feed(made, bound(pod("old", mem=2000, labels=labels, priority=10), "n1", ("g", 0), with_grant=False))
     feed(made, pod("p", gpus=1, labels=labels, priority=50))
@@ -196,7 +196,7 @@ def test_what_a_victim_gives_back_goes_by_the_cards_that_its_node_would_have(mem
 
 
 def _victims(decision: Decision) -> set[str]:
-    nominations = [entry.nomination for entry in decision.entries if isinstance(entry, MakeRoom)]
+    nominations = [entry.nomination for entry in decision.entries if isinstance(entry, Nominate)]
     return {victim.pod_uid for nomination in nominations for victim in nomination.victims}
 
 
@@ -286,10 +286,10 @@ class World:
     asks: dict[str, dict[str, object]] = field(default_factory=dict)
     #: Tenants of reservations, by group: node, and the parts that pods have.
     books: dict[str, tuple[str, dict[str, int]]] = field(default_factory=dict)
-    makes_room: bool = False
+    preemption: bool = False
 
     def cluster(self) -> Cluster:
-        made = cluster(*self.nodes.values(), settings=Settings(makes_room=self.makes_room))
+        made = cluster(*self.nodes.values(), settings=Settings(preemption=self.preemption))
         feed(made, queue("default-queue", gpu=(1, 1, 6)), queue("team", gpu=(1, 1, -1)))
         feed(made, *self.groups.values(), *self.pods.values())
         for group, (at, book) in self.books.items():
@@ -298,7 +298,7 @@ class World:
 
 
 def _world(rng: random.Random) -> World:
-    made = World(makes_room=rng.random() < 0.3)
+    made = World(preemption=rng.random() < 0.3)
     for name in ("n1", "n2", "n3")[: rng.randint(1, 3)]:
         made.nodes[name] = node(name, rng.randint(0, 4), mem_mib=rng.choice([0, 8000]), cpu="32")
     for name in ("ga", "gb"):

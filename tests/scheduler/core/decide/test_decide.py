@@ -63,7 +63,7 @@ def test_the_order_of_events_does_not_matter() -> None:
 
 
 def test_a_decision_changes_nothing_until_what_it_learned_is_kept() -> None:
-    made = Cluster(Settings(makes_room=False))  # units that may be evicted are read by the first decision that asks
+    made = Cluster(Settings(preemption=False))  # units that may be evicted are read by the first decision that asks
     feed(made, node(), reservation("g"), *(pod(f"p{i}", fraction="0.5") for i in range(20)), pod("w", gpus=3))
     snapshot = made.prepared(0)
     before = footprint(made)

@@ -30,7 +30,7 @@ from wire import names
 HALF = NANO // 2
 
 
-def making_room(*objects: Fed) -> Cluster:
+def preempting_cluster(*objects: Fed) -> Cluster:
     return cluster(*objects, settings=Settings())
 
 
@@ -48,7 +48,7 @@ def where(entries: Sequence[Entry]) -> dict[str, str]:
 
 
 def test_a_holder_waits_for_its_victims_and_is_placed_before_all_others_when_they_are_gone() -> None:
-    made = making_room(node(gpus=4), running("v", 2), running("w", 2), pod("h", gpus=4))
+    made = preempting_cluster(node(gpus=4), running("v", 2), running("w", 2), pod("h", gpus=4))
     made.commits.nominations.put(nomination(place("h"), victims=("v", "w")))
     feed(made, pod("first", gpus=1, priority=9))
     assert done(made) == []
@@ -61,7 +61,7 @@ def test_a_holder_waits_for_its_victims_and_is_placed_before_all_others_when_the
 
 
 def test_how_many_are_gone_is_no_news_that_pods_are_told() -> None:
-    made = making_room(node(gpus=4), running("v", 2), running("w", 2), pod("h", gpus=4))
+    made = preempting_cluster(node(gpus=4), running("v", 2), running("w", 2), pod("h", gpus=4))
     made.commits.nominations.put(nomination(place("h"), victims=("v", "w")))
     plan = made.decide(0)
     assert [entry.verdict.code for entry in plan.entries if isinstance(entry, Explain)] == [Code.WAITS_FOR_ROOM]
@@ -71,14 +71,14 @@ def test_how_many_are_gone_is_no_news_that_pods_are_told() -> None:
 
 
 def test_without_the_setting_nobody_is_placed_where_room_is_kept_but_it_stays_kept() -> None:
-    made = Cluster(Settings(makes_room=False))
+    made = Cluster(Settings(preemption=False))
     feed(made, node(gpus=4), pod("h", gpus=4), pod("o", gpus=1))
     made.commits.nominations.put(nomination(place("h")))
     assert done(made) == []
 
 
 def test_a_nomination_goes_when_its_holder_is_bound_and_stands_while_it_is_on_its_way() -> None:
-    made = making_room(node(gpus=4), pod("h", gpus=4))
+    made = preempting_cluster(node(gpus=4), pod("h", gpus=4))
     made.commits.nominations.put(nomination(place("h")))
     (entry,) = done(made)
     assert isinstance(entry, Bind)
@@ -141,7 +141,7 @@ def _asks_more(made: Cluster) -> None:
     ],
 )
 def test_a_nomination_is_given_up_when_nobody_can_use_what_it_keeps(happens: Any, because: Ended) -> None:
-    made = making_room(node(gpus=4), running("v", 4), pod("h", gpus=2))
+    made = preempting_cluster(node(gpus=4), running("v", 4), pod("h", gpus=2))
     made.commits.nominations.put(nomination(place("h"), victims=("v",)))
     assert done(made) == []
     happens(made)
@@ -149,7 +149,7 @@ def test_a_nomination_is_given_up_when_nobody_can_use_what_it_keeps(happens: Any
 
 
 def test_what_keeps_a_holder_for_a_while_ends_nothing() -> None:
-    made = making_room(node(gpus=4), pod("h", gpus=2))
+    made = preempting_cluster(node(gpus=4), pod("h", gpus=2))
     made.commits.nominations.put(nomination(place("h")))
     made.commits.failed("uid-h", "", "no answer", now_ns=0)
     plan = made.decide(0)
@@ -159,7 +159,7 @@ def test_what_keeps_a_holder_for_a_while_ends_nothing() -> None:
 
 
 def test_what_a_nomination_that_is_over_kept_is_nobody_elses_until_it_is_dropped_and_it_is_given_up_once() -> None:
-    made = making_room(node(gpus=4), pod("h", gpus=4, gated=True), pod("o", gpus=4))
+    made = preempting_cluster(node(gpus=4), pod("h", gpus=4, gated=True), pod("o", gpus=4))
     made.commits.nominations.put(nomination(place("h")))
     assert done(made) == [GiveUp("i", Ended.HOLDER_KEPT)]
     made.commits.nominations.end("i")
@@ -169,7 +169,7 @@ def test_what_a_nomination_that_is_over_kept_is_nobody_elses_until_it_is_dropped
 
 
 def test_a_holder_of_a_nomination_that_is_ending_may_have_its_place_once() -> None:
-    made = making_room(node(gpus=4), pod("h", gpus=4), pod("o", gpus=4, priority=9))
+    made = preempting_cluster(node(gpus=4), pod("h", gpus=4), pod("o", gpus=4, priority=9))
     made.commits.nominations.put(nomination(place("h")))
     made.commits.nominations.end("i")
     assert where(entries := done(made)) == {"h": "n1"}
@@ -177,7 +177,7 @@ def test_a_holder_of_a_nomination_that_is_ending_may_have_its_place_once() -> No
 
 
 def test_a_younger_nomination_is_not_given_up_for_what_one_that_is_ending_keeps_for_a_moment() -> None:
-    made = making_room(node(gpus=4), pod("h", gpus=4, gated=True), pod("k", gpus=4))
+    made = preempting_cluster(node(gpus=4), pod("h", gpus=4, gated=True), pod("k", gpus=4))
     made.commits.nominations.put(nomination(place("h")))
     made.commits.nominations.put(nomination(place("k"), id_="j"))
     assert done(made) == [GiveUp("i", Ended.HOLDER_KEPT)]
@@ -188,7 +188,7 @@ def test_a_younger_nomination_is_not_given_up_for_what_one_that_is_ending_keeps_
 
 
 def test_a_place_that_comes_free_elsewhere_ends_the_nomination_before_its_victims_have_to_go() -> None:
-    made = making_room(node("n1", 4), running("v", 4), pod("h", gpus=3), pod("o", gpus=3))
+    made = preempting_cluster(node("n1", 4), running("v", 4), pod("h", gpus=3), pod("o", gpus=3))
     made.commits.nominations.put(nomination(place("h"), victims=("v",)))
     assert done(made) == []
     feed(made, node("n2", 3))
@@ -198,7 +198,7 @@ def test_a_place_that_comes_free_elsewhere_ends_the_nomination_before_its_victim
 
 
 def test_the_oldest_nomination_has_its_place_first_where_room_shrank() -> None:
-    made = making_room(node(gpus=4), pod("young", gpus=2), pod("old", gpus=2))
+    made = preempting_cluster(node(gpus=4), pod("young", gpus=2), pod("old", gpus=2))
     made.commits.nominations.put(nomination(place("old"), id_="a"))
     made.commits.nominations.put(nomination(place("young"), id_="b"))
     feed(made, bound(pod("foreign", gpus=2, scheduler="another"), "n1"))
@@ -209,7 +209,7 @@ def test_the_oldest_nomination_has_its_place_first_where_room_shrank() -> None:
 
 def test_a_queue_at_its_limit_has_its_holder_counted_once() -> None:
     in_a = {names.QUEUE_LABEL: "a"}
-    made = making_room(node(gpus=4), queue("a", gpu=(0, 1, 2)), pod("h", gpus=2, labels=in_a))
+    made = preempting_cluster(node(gpus=4), queue("a", gpu=(0, 1, 2)), pod("h", gpus=2, labels=in_a))
     feed(made, pod("o", gpus=1, labels=in_a))
     made.commits.nominations.put(nomination(place("h")))
     assert where(done(made)) == {"h": "n1"}
@@ -231,7 +231,7 @@ def _gang(made: Cluster, *held: tuple[str, str], victims: Sequence[tuple[str, st
 
 
 def test_holders_of_a_gang_start_together_when_the_last_place_is_free() -> None:
-    made = making_room(node("n1", 2), node("n2", 2), pod_group("g", 2))
+    made = preempting_cluster(node("n1", 2), node("n2", 2), pod_group("g", 2))
     feed(made, *(pod(name, gpus=2, group="g") for name in ("m0", "m1")))
     feed(made, bound(pod("v", gpus=2), "n1"), bound(pod("w", gpus=2), "n2"), pod("o", gpus=1))
     _gang(made, ("m0", "n1"), ("m1", "n2"), victims=[("v", "n1"), ("w", "n2")])
@@ -246,21 +246,27 @@ def test_holders_of_a_gang_start_together_when_the_last_place_is_free() -> None:
 
 
 def test_a_gang_that_needs_more_than_its_holders_is_given_up() -> None:
-    made = making_room(node("n1", 4), pod_group("g", 2), *(pod(name, gpus=2, group="g") for name in ("m0", "m1")))
+    made = preempting_cluster(
+        node("n1", 4), pod_group("g", 2), *(pod(name, gpus=2, group="g") for name in ("m0", "m1"))
+    )
     _gang(made, ("m0", "n1"), ("m1", "n1"))
     feed(made, pod_group("g", 3))
     assert done(made)[:1] == [GiveUp("i", Ended.ASKS_DIFFERENTLY)]
 
 
 def test_a_gang_whose_group_is_gone_is_given_up() -> None:
-    made = making_room(node("n1", 4), pod_group("g", 2), *(pod(name, gpus=2, group="g") for name in ("m0", "m1")))
+    made = preempting_cluster(
+        node("n1", 4), pod_group("g", 2), *(pod(name, gpus=2, group="g") for name in ("m0", "m1"))
+    )
     _gang(made, ("m0", "n1"), ("m1", "n1"))
     made.remove_pod_group("ns", "g")
     assert done(made)[:1] == [GiveUp("i", Ended.HOLDER_KEPT)]
 
 
 def test_a_gang_that_finds_room_elsewhere_starts_there_and_gives_up_what_is_kept() -> None:
-    made = making_room(node("n1", 4), pod_group("g", 2), *(pod(name, gpus=2, group="g") for name in ("m0", "m1")))
+    made = preempting_cluster(
+        node("n1", 4), pod_group("g", 2), *(pod(name, gpus=2, group="g") for name in ("m0", "m1"))
+    )
     feed(made, running("v", 4))
     _gang(made, ("m0", "n1"), ("m1", "n1"), victims=[("v", "n1")])
     assert done(made) == []
@@ -271,7 +277,9 @@ def test_a_gang_that_finds_room_elsewhere_starts_there_and_gives_up_what_is_kept
 
 
 def test_members_that_a_gang_needs_no_more_for_its_minimum_are_bound_one_by_one_in_their_places() -> None:
-    made = making_room(node("n1", 4), pod_group("g", 2), *(pod(name, gpus=2, group="g") for name in ("m0", "m1")))
+    made = preempting_cluster(
+        node("n1", 4), pod_group("g", 2), *(pod(name, gpus=2, group="g") for name in ("m0", "m1"))
+    )
     _gang(made, ("m0", "n1"), ("m1", "n1"))
     feed(made, pod_group("g", 0))
     entries = done(made)
@@ -281,7 +289,7 @@ def test_members_that_a_gang_needs_no_more_for_its_minimum_are_bound_one_by_one_
 
 # --- shares ------------------------------------------------------------------------------------------------------
 def test_a_fraction_takes_the_part_of_a_device_that_a_fraction_leaves() -> None:
-    made = making_room(node(gpus=1), reservation("g", book={"uid-v": HALF, "uid-o": HALF}))
+    made = preempting_cluster(node(gpus=1), reservation("g", book={"uid-v": HALF, "uid-o": HALF}))
     feed(made, share("v", HALF), share("o", HALF), pod("h", fraction="0.5"), pod("k", fraction="0.5"))
     made.commits.nominations.put(nomination(place("h", ("g", HALF)), victims=("v",)))
     assert done(made) == []
@@ -295,7 +303,7 @@ def test_a_fraction_takes_the_part_of_a_device_that_a_fraction_leaves() -> None:
 
 
 def test_a_device_that_is_to_be_whole_is_retired_when_its_tenants_are_gone_and_then_given_to_the_holder() -> None:
-    made = making_room(node(gpus=1), reservation("g", book={"uid-v": HALF}), share("v", HALF))
+    made = preempting_cluster(node(gpus=1), reservation("g", book={"uid-v": HALF}), share("v", HALF))
     feed(made, pod("h", gpus=1), pod("k", fraction="0.5"), pod("l", gpus=1))
     made.commits.nominations.put(nomination(place("h", emptied=("g",)), victims=("v",)))
     assert done(made) == []
@@ -309,7 +317,7 @@ def test_a_device_that_is_to_be_whole_is_retired_when_its_tenants_are_gone_and_t
 
 
 def test_nodes_of_places_may_be_gone_while_a_holder_is_on_its_way() -> None:
-    made = making_room(node(gpus=1), pod("h", gpus=1))
+    made = preempting_cluster(node(gpus=1), pod("h", gpus=1))
     made.commits.nominations.put(nomination(place("h")))
     made.commits.assume(Placement(pod_uid="uid-h", namespace="ns", name="h", rv="1", node="n1"))
     made.remove_node("n1")

@@ -19,7 +19,7 @@ _TEAMS = ("a", "b", "c")
 def _waiting(gangs: int, *, quota: float = 0, limit: float = -1) -> Cluster:
     """So many gangs of two for each team, and no node yet."""
     teams = (queue(team, "dept", gpu=(quota, 1, limit)) for team in _TEAMS)
-    made = Cluster(Settings(makes_room=False))
+    made = Cluster(Settings(preemption=False))
     feed(made, node("n0", 0), queue("dept", gpu=(-1, 1, -1)), *teams)
     for team in _TEAMS:
         for i in range(gangs):

@@ -17,7 +17,7 @@ from scheduler.core.decide.allowance import LIMITS, Allowance, Limits
 from scheduler.core.decide.attempts import Attempts
 from scheduler.core.decide.charging import Charging
 from scheduler.core.decide.preemption_needs import gang_need, pod_need
-from scheduler.core.model.plan import MakeRoom, Plan, placements
+from scheduler.core.model.plan import Nominate, Plan, placements
 from scheduler.core.model.preemption import Action, Evicted, Found, Moves, Nomination, NoRoom, Place, RoomFacts, Unit
 from scheduler.core.model.priority_order import Rank
 from scheduler.core.model.settings import Settings
@@ -104,7 +104,7 @@ def making(search: Callable[[Need, Trial, Sequence[Action]], Found | NoRoom], *o
 
 
 def nominations(plan: Plan) -> list[Nomination]:
-    return [entry.nomination for entry in plan.entries if isinstance(entry, MakeRoom)]
+    return [entry.nomination for entry in plan.entries if isinstance(entry, Nominate)]
 
 
 def take(made: Cluster, plan: Plan) -> list[Nomination]:
@@ -143,7 +143,7 @@ def test_evictions_are_counted_by_the_group_or_by_who_made_the_pod_or_by_the_pod
 
 def test_without_the_setting_nobody_is_searched_for() -> None:
     search = Searches(["v"])
-    made = Cluster(Settings(makes_room=False), find_room=at_once(search))
+    made = Cluster(Settings(preemption=False), find_room=at_once(search))
     feed(made, node(gpus=4), running("v", 3), pod("h", gpus=2))
     assert (nominations(made.decide(0)), search.asked) == ([], [])
 

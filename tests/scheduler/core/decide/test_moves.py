@@ -11,7 +11,7 @@ from scheduler.core.model.preemption import NoMoves
 from scheduler.core.preemption.trial import Trial
 from tests.scheduler.core.objects import node, queue
 from tests.scheduler.core.preemption.scenes import need_of, running, trial_of, waiting
-from tests.scheduler.core.preemption.test_moving import making_room
+from tests.scheduler.core.preemption.test_moving import preempting_cluster
 
 _NOWHERE: frozenset[str] = frozenset()
 
@@ -19,7 +19,7 @@ _NOWHERE: frozenset[str] = frozenset()
 def _trial(*objects: Any, **b: Any) -> Trial:
     queues = (queue("a"), queue("b", **b))
     full = [each for name in ("n1", "n2") for each in (node(name, 4), running(f"on-{name}", "a", name, gpus=3))]
-    return trial_of(making_room(*queues, *full, waiting("mine", "a", gpus=2), *objects))
+    return trial_of(preempting_cluster(*queues, *full, waiting("mine", "a", gpus=2), *objects))
 
 
 def _searched(trial: Trial) -> MovesOfLook:

@@ -13,7 +13,7 @@ from scheduler.core.preemption.consolidation import find_moves
 from scheduler.core.preemption.search import find_room
 from tests.scheduler.core.objects import cluster, node, pod, pod_group, queue
 from tests.scheduler.core.preemption.scenes import need_of, running, trial_of
-from tests.scheduler.core.preemption.test_moving import making_room, movable
+from tests.scheduler.core.preemption.test_moving import movable, preempting_cluster
 from wire import names
 
 _LABELS = {names.QUEUE_LABEL: "a"}
@@ -71,7 +71,7 @@ def _moved(nodes: int, *, needs: int) -> tuple[Snapshot, Moves | NoMoves]:
     for at in range(nodes):
         there += [node(f"n{at}", 4), *(movable(f"p{at}-{gpu}", f"n{at}") for gpu in range(3))]
     members = [pod(f"m{at}", gpus=4, group="g", labels=_LABELS) for at in range(needs)]
-    made = making_room(*there, pod_group("g", needs, queue="a"), *members)
+    made = preempting_cluster(*there, pod_group("g", needs, queue="a"), *members)
     trial = trial_of(made)
     return made.snapshot(), find_moves(need_of(trial, "g"), trial)
 

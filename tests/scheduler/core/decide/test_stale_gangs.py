@@ -9,7 +9,7 @@ import pytest
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.changes import AnotherMinimum
 from scheduler.core.decide.decide import decide_as_if
-from scheduler.core.model.plan import Bind, Evict, MakeRoom, Plan
+from scheduler.core.model.plan import Bind, Evict, Nominate, Plan
 from scheduler.core.model.preemption import Action
 from scheduler.core.model.stale import Stale
 from scheduler.core.model.verdict import SubgroupShort
@@ -166,7 +166,7 @@ def test_a_gang_for_which_room_is_made_stays() -> None:
     feed(made, pod("late", group="g", gpus=2))
     made.note_stale(G, Stale(since_ns=0))
     plan = made.decide(60 * S)
-    (nomination,) = (entry.nomination for entry in plan.entries if isinstance(entry, MakeRoom))
+    (nomination,) = (entry.nomination for entry in plan.entries if isinstance(entry, Nominate))
     assert (nomination.pod_group, going(plan)) == ("g", [])
     made.commits.nominations.put(nomination)
     assert going(made.decide(90 * S)) == []  # as long as the nomination stands

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from scheduler.core.cluster import Cluster
-from scheduler.core.model.plan import Explain, MakeRoom, Plan
+from scheduler.core.model.plan import Explain, Nominate, Plan
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code
 from tests.scheduler.core.decide.test_making import MS, Searches, making, nominations
@@ -26,11 +26,11 @@ def carried_out(made: Cluster, plan: Plan) -> dict[str, Code]:
     return {uid: entry.verdict.code for entry in explained for uid in entry.pods}
 
 
-def looked(search: Searches, makes_room: bool = True) -> Cluster:
+def looked(search: Searches, preemption: bool = True) -> Cluster:
     """A full node, on which room was looked for just now."""
     made = making(search, node(gpus=4), running("v", 2), running("w", 2))
-    if not makes_room:
-        made = Cluster(Settings(makes_room=False))
+    if not preemption:
+        made = Cluster(Settings(preemption=False))
         feed(made, node(gpus=4), running("v", 2), running("w", 2))
     assert told(made, 0) == {}
     return made
@@ -76,7 +76,7 @@ def test_a_pod_that_room_can_not_help_is_told_at_once() -> None:
 
 
 def test_where_nobody_is_evicted_for_others_a_pod_is_told_at_once() -> None:
-    made = looked(Searches(), makes_room=False)
+    made = looked(Searches(), preemption=False)
     feed(made, pod("h", gpus=2))
     assert told(made, 10) == {"uid-h": Code.NO_NODE_FITS}
 
@@ -99,4 +99,4 @@ def test_a_decision_that_makes_room_says_so_though_others_are_held_back() -> Non
     feed(made, pod("h", gpus=2))
     assert told(made, 10) == {}
     plan = made.decide(200 * MS)
-    assert any(isinstance(entry, MakeRoom) for entry in plan.entries)
+    assert any(isinstance(entry, Nominate) for entry in plan.entries)

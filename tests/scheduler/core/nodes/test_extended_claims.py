@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from scheduler.core.cluster import Cluster
-from scheduler.core.model.plan import Bind, MakeRoom, Prepare
+from scheduler.core.model.plan import Bind, Nominate, Prepare
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code
 from scheduler.core.nodes.extended_claims import claim_name, class_by_resource
@@ -218,10 +218,10 @@ def test_classes_that_differ_by_what_claims_give_are_apart_and_equal_pods_are_on
 
 @pytest.mark.parametrize("gpus", [0, 1])
 def test_others_are_evicted_for_gpus_of_a_plugin_and_not_for_those_of_a_claim(gpus: int) -> None:
-    made = Cluster(Settings(makes_room=True))
+    made = Cluster(Settings(preemption=True))
     running = pod("q", cpu="4", priority=1, bound_to="a", phase="Running")
     urgent = pod("p", cpu="2", gpus=1, priority=50)
     feed(made, node("a", gpus=gpus, cpu="4"), _class(), offered("a"), running, urgent)
     plans = [made.decide(seconds * 10**9, wall_s=1_800_000_000 + seconds) for seconds in (0, 60, 120)]
-    rooms = [entry for plan in plans for entry in plan.entries if isinstance(entry, MakeRoom)]
+    rooms = [entry for plan in plans for entry in plan.entries if isinstance(entry, Nominate)]
     assert bool(rooms) is bool(gpus)

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from scheduler.core.cluster import Cluster
-from scheduler.core.model.plan import Bind, MakeRoom, Placement, Plan
+from scheduler.core.model.plan import Bind, Nominate, Placement, Plan
 from scheduler.core.model.preemption import RoomFacts
 from scheduler.core.model.settings import Settings
 from tests.scheduler.core.nodes.mounting import reasons
@@ -21,7 +21,7 @@ from tests.whole import seeds
 from wire import names
 from wire.core import Pod
 
-_ON = Settings(makes_room=False, aligns_numa=True)
+_ON = Settings(preemption=False, aligns_numa=True)
 _STARTED = "2026-01-01T00:00:{second:02d}Z"
 _HALF = 500_000_000
 
@@ -67,7 +67,7 @@ def test_it_says_whether_the_pod_fits_on_no_numa_node_now_or_ever(gpus: int, exp
 def test_nodes_without_an_object_and_clusters_without_the_setting_are_as_before() -> None:
     zones: Any = {"n1": [{GPU: (4, 0)}, {GPU: (4, 0)}]}
     assert _placed(_made(node("n1"), node("n2"), _pod("p", 8), **zones)) == {"p": "n2"}
-    assert _placed(_made(node("n1"), _pod("p", 8), settings=Settings(makes_room=False), **zones)) == {"p": "n1"}
+    assert _placed(_made(node("n1"), _pod("p", 8), settings=Settings(preemption=False), **zones)) == {"p": "n1"}
 
 
 def test_cpus_of_guaranteed_pods_are_beside_their_gpus() -> None:
@@ -220,6 +220,6 @@ def test_nobody_is_evicted_in_vain_for_a_pod_that_would_not_be_aligned(has_objec
     if has_object:
         made.numa.put(report("n1", {GPU: (4, 0)}, {GPU: (4, 0)}))
     plan = made.decide(0, wall_s=NOON_S)
-    assert any(isinstance(entry, MakeRoom) for entry in plan.entries) is evicts
+    assert any(isinstance(entry, Nominate) for entry in plan.entries) is evicts
     if has_object:
         assert reasons(made) == {"insufficient": 1, "numa-free": 1}

@@ -10,13 +10,13 @@ from scheduler.core.preemption.trial import Trial
 from scheduler.core.preemption.victim_units import Resident
 from tests.scheduler.core.objects import node, pod_group, queue
 from tests.scheduler.core.preemption.scenes import running, trial_of
-from tests.scheduler.core.preemption.test_moving import making_room
+from tests.scheduler.core.preemption.test_moving import preempting_cluster
 
 _OWNED: dict[str, Any] = {"owner": ("apps/v1", "ReplicaSet")}
 
 
 def _units(*objects: Any) -> tuple[Trial, dict[str, Resident]]:
-    trial = trial_of(making_room(queue("a"), *objects))
+    trial = trial_of(preempting_cluster(queue("a"), *objects))
     trial.residents.refresh(trial)
     return trial, {unit.pods[0].name: unit for unit in trial.residents.movable.values()}
 

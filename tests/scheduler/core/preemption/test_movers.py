@@ -10,13 +10,13 @@ from scheduler.core.model.preemption import RoomSettings
 from scheduler.core.preemption.consolidation import Movers
 from tests.scheduler.core.objects import NANO, node, pod_group, queue
 from tests.scheduler.core.preemption.scenes import device, running, sharing, trial_of
-from tests.scheduler.core.preemption.test_moving import making_room
+from tests.scheduler.core.preemption.test_moving import preempting_cluster
 
 _OWNED: dict[str, Any] = {"owner": ("apps/v1", "ReplicaSet")}
 
 
 def _movers(*objects: Any, **given: Any) -> Movers:
-    trial = trial_of(making_room(queue("a"), *objects), **given)
+    trial = trial_of(preempting_cluster(queue("a"), *objects), **given)
     trial.residents.refresh(trial)
     return Movers(trial)
 

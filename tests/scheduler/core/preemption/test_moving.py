@@ -28,7 +28,7 @@ _OWNER_ID = identity("ns", OwnerReference("apps/v1", "ReplicaSet", "o", "o"))
 _ANNOTATED = {names.DO_NOT_DISRUPT: "true"}
 
 
-def making_room(*objects: Any) -> Cluster:
+def preempting_cluster(*objects: Any) -> Cluster:
     """A cluster where pods are evicted for others, that has seen these."""
     made = Cluster(Settings())
     feed(made, *objects)
@@ -43,7 +43,7 @@ def movable(name: str, on: str, gpus: int = 1, **more: Any) -> Pod:
 
 def answer(*objects: Any, of: str = "mine", **given: Any) -> Moves | None:
     """Who is moved."""
-    trial = trial_of(making_room(*objects), **given)
+    trial = trial_of(preempting_cluster(*objects), **given)
     before = image(trial)
     found = find_moves(need_of(trial, of), trial)
     assert image(trial) == before
@@ -145,7 +145,7 @@ def _packs(free: dict[str, int], pods: Sequence[tuple[int, frozenset[str]]]) -> 
 
 def _judged(seed: int) -> tuple[World, Moves | None]:
     world = World(seed)
-    trial = trial_of(making_room(*world.objects))
+    trial = trial_of(preempting_cluster(*world.objects))
     before = image(trial)
     found = find_moves(need_of(trial, "mine"), trial)
     assert image(trial) == before
@@ -175,7 +175,7 @@ def test_a_search_places_so_many_pods_at_most_and_what_it_finds_by_then_holds(mo
     found_some = 0
     for seed in range(150):
         world = World(seed)
-        trial = trial_of(making_room(*world.objects))
+        trial = trial_of(preempting_cluster(*world.objects))
         before = image(trial)
         found = find_moves(need_of(trial, "mine"), trial, most_placed=most_placed)
         assert image(trial) == before
@@ -220,7 +220,7 @@ def test_two_gpus_here_and_two_there_become_four() -> None:
 def test_nothing_is_tried_for_groups_that_fit_on_no_other_node() -> None:
     nodes = [node(name, gpus=4) for name in ("a", "b", "c")]
     pods = [movable(f"on-{each.metadata.name}", each.metadata.name, gpus=3) for each in nodes]
-    trial = trial_of(making_room(*nodes, *pods, queue("a"), waiting("mine", "a", gpus=2)))
+    trial = trial_of(preempting_cluster(*nodes, *pods, queue("a"), waiting("mine", "a", gpus=2)))
     found = find_moves(need_of(trial, "mine"), trial)
     assert isinstance(found, NoMoves)
     assert found.placed == 0

@@ -9,7 +9,7 @@ import pytest
 from scheduler.core.preemption.consolidation import Movers, Vacating
 from tests.scheduler.core.objects import node, pod_group, queue
 from tests.scheduler.core.preemption.scenes import need_of, running, trial_of, waiting
-from tests.scheduler.core.preemption.test_moving import making_room
+from tests.scheduler.core.preemption.test_moving import preempting_cluster
 
 _OWNED: dict[str, Any] = {"owner": ("apps/v1", "ReplicaSet")}
 _NODES = (
@@ -21,7 +21,7 @@ _NODES = (
 
 
 def _vacating(*objects: Any) -> Vacating:
-    trial = trial_of(making_room(queue("a"), *_NODES, *objects))
+    trial = trial_of(preempting_cluster(queue("a"), *_NODES, *objects))
     trial.residents.refresh(trial)
     return Vacating(need_of(trial, "mine"), trial, Movers(trial))
 

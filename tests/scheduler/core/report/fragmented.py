@@ -17,7 +17,7 @@ from wire import names
 from wire.core import Pod
 
 CARD_MIB: Final = 16_000
-SETTINGS: Final = Settings(makes_room=False, reservation_cpu_milli=500, reservation_mem_mib=512)
+SETTINGS: Final = Settings(preemption=False, reservation_cpu_milli=500, reservation_mem_mib=512)
 _SHARED_MODES: Final[dict[str, dict[str, str]]] = {
     "plain": {},
     "mig": {"nvidia.com/mig.config.state": "success", names.NODE_MIG_STRATEGY: "single"},

@@ -168,7 +168,7 @@ def test_classes_that_nobody_waits_with_do_not_keep_others_from_being_counted() 
 @pytest.mark.parametrize(("back_off_ms", "wakes_at_ms"), [(200, 1_700), (5_000, 2_500)])
 def test_the_next_decision_is_at_the_first_of_the_times_that_are_set(back_off_ms: int, wakes_at_ms: int) -> None:
     """One pod backs off, and the counts of another are to be brought up to date."""
-    settings = Settings(back_off_ns=back_off_ms * 1_000_000, makes_room=False)
+    settings = Settings(back_off_ns=back_off_ms * 1_000_000, preemption=False)
     made = cluster(node(), pod("a", gpus=9), pod("b", gpus=1), settings=settings)
     feed(made, pod("b", gpus=1, gated=True))
     made.decide(0)

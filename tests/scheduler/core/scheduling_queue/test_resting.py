@@ -11,7 +11,7 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.decide.decide import decide
 from scheduler.core.scheduling_queue.effects import Said
 from scheduler.core.scheduling_queue.queue import Resting
-from tests.scheduler.core.decide.test_holders import making_room
+from tests.scheduler.core.decide.test_holders import preempting_cluster
 from tests.scheduler.core.nodes.test_nominated_usage import nomination, place
 from tests.scheduler.core.objects import bound, feed, node, pod, pod_group
 
@@ -35,7 +35,7 @@ def _awake(resting: Resting) -> list[str] | None:
 
 def _waiting(count: int = _MANY) -> Cluster:
     """A cluster in which a holder waits on each node for its victim."""
-    made = making_room(*(node(f"n{at}", 2) for at in range(count)))
+    made = preempting_cluster(*(node(f"n{at}", 2) for at in range(count)))
     for at in range(count):
         feed(
             made, bound(pod(f"v{at}", gpus=1), f"n{at}"), bound(pod(f"o{at}", gpus=1), f"n{at}"), pod(f"h{at}", gpus=1)

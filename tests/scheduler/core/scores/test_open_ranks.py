@@ -59,7 +59,7 @@ def test_the_best_is_the_first_of_the_open_nodes_with_the_least_rank(seed: int) 
     there = [running(f"r{i}", f"n{rng.randrange(count):03}", rng.choice("ab")) for i in range(rng.randrange(20))]
     pods = (waiting(rng.choice(_KINDS), f"w{i}", rng.choice("ab")) for i in range(16))
     # Required affinity of others would be a preference.
-    found = cluster(*nodes, *there, *pods, settings=Settings(weights=Weights(hard_pod_affinity=0), makes_room=False))
+    found = cluster(*nodes, *there, *pods, settings=Settings(weights=Weights(hard_pod_affinity=0), preemption=False))
     snapshot = found.snapshot()
     placer = Placer(snapshot)
     records = snapshot.waiting(map(snapshot.pods.records.__getitem__, snapshot.pods.unbound))

@@ -29,7 +29,7 @@ def _come(made: Day, rng: random.Random) -> None:
 @pytest.mark.parametrize("seed", seeds(12))
 def test_whoever_sleeps_beside_berths_would_not_be_placed(seed: int) -> None:
     rng = random.Random(seed)
-    settings = Settings(berths_percent=rng.choice([10, 50, 100]), patience_ns=3 * 60 * S, makes_room=False)
+    settings = Settings(berths_percent=rng.choice([10, 50, 100]), patience_ns=3 * 60 * S, preemption=False)
     made = Day(Cluster(settings))
     quotas = rng.choice([(0, 0), (4, 4), (8, 2)])
     teams = [queue(team, gpu=(quota, 1, -1)) for team, quota in zip("ab", quotas, strict=True)]

@@ -113,7 +113,7 @@ def _pod(name: str, uid: str, asked: dict[str, Any]) -> Pod:
 class Api:
     """What is there now, by kind and name, and a cluster that sees each change of it."""
 
-    cluster: Cluster = field(default_factory=lambda: Cluster(Settings(makes_room=False)))
+    cluster: Cluster = field(default_factory=lambda: Cluster(Settings(preemption=False)))
     there: dict[Key, Any] = field(default_factory=dict)
     #: Kinds that can't be read now.
     unread: set[str] = field(default_factory=set)

@@ -11,7 +11,7 @@ import pytest
 from typing_extensions import override
 
 from scheduler.core.cluster import Cluster
-from scheduler.core.model.plan import MakeRoom
+from scheduler.core.model.plan import Nominate
 from scheduler.core.model.preemption import Action, Ended, Nomination
 from scheduler.core.model.priority_order import Rank
 from scheduler.core.model.settings import Settings, Strategy
@@ -167,7 +167,7 @@ def test_nobody_is_moved_to_nodes_that_are_kept_for_a_group() -> None:
     kept = Berth(queue="a", rank=rank, namespace="ns", name="large", is_gang=False, since_s=1, nodes=("n2",), gpus=4)
     shell.cluster.backlog.berths = Berths(of=(kept,))
     plan = shell.cluster.decide(0, wall_s=1_800_000_000)
-    assert [entry for entry in plan.entries if isinstance(entry, MakeRoom)] == []
+    assert [entry for entry in plan.entries if isinstance(entry, Nominate)] == []
 
 
 def test_room_is_moved_for_before_it_is_taken_from_others() -> None:

@@ -159,11 +159,11 @@ def test_nobody_evicts_pods_of_another_pool() -> None:
     queues = (queue("default-queue", gpu=(0, 1, -1)), queue("q", gpu=(8, 1, -1)))
     theirs = bound(pod("theirs", gpus=8, labels=B), "na")
     wants = pod("p", gpus=8, labels={**A, names.QUEUE_LABEL: "q"})
-    of_a, _ = _pools(*NODES, *queues, theirs, wants, makes_room=True)
+    of_a, _ = _pools(*NODES, *queues, theirs, wants, preemption=True)
     assert _told(of_a) == {"uid-p"}
     ours = bound(pod("ours", gpus=8, labels=A), "na")
-    of_a, _ = _pools(*NODES, *queues, ours, wants, makes_room=True)
-    assert [type(entry).__name__ for entry in of_a.decide(0, wall_s=1).entries][:1] == ["MakeRoom"]
+    of_a, _ = _pools(*NODES, *queues, ours, wants, preemption=True)
+    assert [type(entry).__name__ for entry in of_a.decide(0, wall_s=1).entries][:1] == ["Nominate"]
 
 
 # --- a node that changes pools ----------------------------------------------------------------------------------------

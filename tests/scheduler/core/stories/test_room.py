@@ -1,4 +1,4 @@
-"""Stories of making room, with the real search and a shell of a few lines: victims go when asked, late, or never."""
+"""Stories of preemption, with the real search and a shell of a few lines: victims go when asked, late, or never."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from scheduler.core.model.plan import (
     GiveUp,
     Hold,
     Join,
-    MakeRoom,
+    Nominate,
     Placement,
     Plan,
     Retire,
@@ -121,7 +121,7 @@ class Shell:
                 self.cluster.remove_pod(uid)
                 self.objects.pop(uid)
                 del self.books[uid.removeprefix("r-")]
-            case MakeRoom(nomination=nomination):
+            case Nominate(nomination=nomination):
                 taken = {
                     victim.pod_uid
                     for each in self.record.values()
@@ -393,11 +393,11 @@ def test_what_one_need_takes_of_a_budget_the_next_one_does_not_take_again(at_onc
     shell.feed(*mine[: 2 if at_once else 1])
     plan = shell.cluster.decide(S)
     for entry in plan.entries:  # decided, and not evicted yet
-        if isinstance(entry, MakeRoom):
+        if isinstance(entry, Nominate):
             shell.cluster.commits.nominations.put(entry.nomination)
     shell.feed(*mine)
     again = shell.cluster.decide(3 * S).entries
-    made = [entry.nomination for entry in (*plan.entries, *again) if isinstance(entry, MakeRoom)]
+    made = [entry.nomination for entry in (*plan.entries, *again) if isinstance(entry, Nominate)]
     assert sum(len(nomination.victims) for nomination in made) == 1
 
 

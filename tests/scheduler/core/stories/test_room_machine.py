@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.decide import Decision, decide
 from scheduler.core.decide.snapshot import Snapshot
-from scheduler.core.model.plan import MakeRoom, Plan
+from scheduler.core.model.plan import Nominate, Plan
 from scheduler.core.model.preemption import Nomination
 from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.table import Int64s
@@ -134,7 +134,7 @@ class Careful(Shell):
         assert self.cluster.validate() == []
         after = self._free()
         assert self.short(each for each in standing if self.record.get(each.id) == each) <= short
-        if not any(isinstance(entry, MakeRoom) for entry in plan.entries):
+        if not any(isinstance(entry, Nominate) for entry in plan.entries):
             for name, free in after.items():
                 assert bool((free >= before[name].clip(max=0)).all())
         anew = _listed_anew(self)

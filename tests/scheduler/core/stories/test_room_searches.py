@@ -31,7 +31,7 @@ _SEEDS = 150 if IS_WHOLE else 50
 
 @pytest.mark.parametrize("action", [Action.RECLAIM, Action.PREEMPT])
 def test_room_is_found_where_a_set_of_victims_makes_room_and_only_there(action: Action) -> None:
-    """All sets of up to 12 units. A search may miss one (docs/design/room.md), and misses none of these."""
+    """All sets of up to 12 units. A search may miss one (docs/design/preemption.md), and misses none of these."""
     answers = {Found: 0, NoRoom: 0}
     for seed in range(_SEEDS):
         trial = trial_of(Scene(seed, most_units=12).cluster())

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.decide import Decision, decide, deciding, filed
 from scheduler.core.decide.snapshot import Snapshot
-from scheduler.core.model.plan import MakeRoom
+from scheduler.core.model.plan import Nominate
 from scheduler.core.model.settings import Settings
 from tests.scheduler.core.footprint import footprint
 from tests.scheduler.core.objects import cluster, feed, node, pod, pod_group, queue
@@ -62,7 +62,7 @@ def test_a_decision_in_steps_is_the_decision_at_once(seed: int) -> None:
 def test_these_decisions_search_for_room() -> None:
     """Otherwise the test above would show less than it says."""
     made = [decide(_new(_world(seed)), 0, wall_s=NOON_S) for seed in range(40)]
-    assert sum(any(isinstance(entry, MakeRoom) for entry in each.entries) for each in made) >= 5
+    assert sum(any(isinstance(entry, Nominate) for entry in each.entries) for each in made) >= 5
 
 
 def test_there_are_steps_between_turns_and_in_a_search_for_room() -> None:

@@ -15,7 +15,7 @@ from tests.scheduler.core.objects import cluster
 
 WALL_S = 1_800_000_000
 #: Nobody is evicted for anybody.
-NO_ROOM = Settings(makes_room=False)
+NO_ROOM = Settings(preemption=False)
 
 
 def trying(made: Cluster, name: str = "p", *, of_group: bool = False, wall_s: int = WALL_S) -> Trying:

@@ -15,8 +15,8 @@ from tests.scheduler.core.what_if.given import WALL_S, trying
 TEAM = {"kai.scheduler/queue": "team"}
 
 
-def answer(*objects: Any, makes_room: bool = True) -> Found | NoRoom | None:
-    made = cluster(queue("team", gpu=(0, 1, -1)), node(gpus=1), *objects, settings=Settings(makes_room=makes_room))
+def answer(*objects: Any, preemption: bool = True) -> Found | NoRoom | None:
+    made = cluster(queue("team", gpu=(0, 1, -1)), node(gpus=1), *objects, settings=Settings(preemption=preemption))
     tried = trying(made)
     before = footprint(made)
     found = ended(room_answer(tried.snapshot, tried.subject, now_ns=0, wall_s=WALL_S))
@@ -48,14 +48,14 @@ def test_a_gang_is_asked_for_as_a_whole() -> None:
 
 def test_nobody_is_asked_where_nobody_is_evicted_or_room_is_not_what_lacks() -> None:
     low = pod("low", gpus=1, bound_to="n1", labels=TEAM, priority=10)
-    assert answer(low, pod("p", gpus=1, labels=TEAM, priority=50), makes_room=False) is None
+    assert answer(low, pod("p", gpus=1, labels=TEAM, priority=50), preemption=False) is None
     assert answer(low, pod("p", gpus=1, labels=TEAM, priority=50, gated=True)) is None
 
 
 def test_residents_are_read_once_for_all_tries_and_say_the_same() -> None:
     low = pod("low", gpus=1, bound_to="n1", labels=TEAM, priority=10)
     high = pod("p", gpus=1, labels=TEAM, priority=50)
-    made = cluster(queue("team", gpu=(0, 1, -1)), node(gpus=1), low, high, settings=Settings(makes_room=True))
+    made = cluster(queue("team", gpu=(0, 1, -1)), node(gpus=1), low, high, settings=Settings(preemption=True))
     tried, before = trying(made), footprint(made)
     known = with_residents(tried.snapshot, now_ns=0, wall_s=WALL_S)
     assert [each and each.unit.pods for each in known.residents.residents] == [("uid-low",)]
@@ -67,5 +67,5 @@ def test_residents_are_read_once_for_all_tries_and_say_the_same() -> None:
 
 
 def test_no_residents_are_read_where_nobody_is_evicted() -> None:
-    tried = trying(cluster(node(gpus=1), pod("p", gpus=2), settings=Settings(makes_room=False)))
+    tried = trying(cluster(node(gpus=1), pod("p", gpus=2), settings=Settings(preemption=False)))
     assert with_residents(tried.snapshot, now_ns=0, wall_s=WALL_S) is tried.snapshot

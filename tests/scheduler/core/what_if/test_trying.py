@@ -66,10 +66,10 @@ def test_room_is_searched_for_beside_others_only_for_a_group_that_needs_it_alone
         searched.append(need)
         return NoRoom()
 
-    takes = Settings(makes_room=True)
+    takes = Settings(preemption=True)
     tried = tries(node(gpus=0), pod("p", gpus=2), pod("older", gpus=2, created=OLD), settings=takes)
     tried.snapshot = replace(tried.snapshot, find_room=at_once(no_room))
-    assert not tried.beside_others(more(2), makes_room=True).starts
+    assert not tried.beside_others(more(2), preemption=True).starts
     assert searched
     searched.clear()
     assert not tried.helps(more(2), is_own=False)
@@ -101,7 +101,7 @@ def test_nodes_are_counted_by_reason_for_the_group_alone_as_things_are() -> None
     as_it_is = tried.outcome().verdict
     assert as_it_is is not None
     assert as_it_is.node_reasons
-    others = [tried.beside_others(makes_room=False), tried.outcome(WithoutPods(("uid-q",)))]
+    others = [tried.beside_others(preemption=False), tried.outcome(WithoutPods(("uid-q",)))]
     assert [each.verdict and (each.verdict.code, each.verdict.node_reasons) for each in others] == [
         (Code.NO_NODE_FITS, ())
     ] * 2

@@ -83,10 +83,10 @@ def test_most_runs_have_a_few_kinds_and_some_have_everything() -> None:
     assert sum(count for size, count in sizes.items() if size > 20) > 20
 
 
-@pytest.mark.parametrize("makes_room", [False, True])
-def test_faults_of_evictions_are_drawn_where_room_is_made(makes_room: bool) -> None:
-    kinds = {fault.kind for seed in range(200) for fault in drawn(seed, about=[OF_ROOM] if makes_room else [])}
-    assert kinds & OF_ROOM == (OF_ROOM if makes_room else set())
+@pytest.mark.parametrize("preemption", [False, True])
+def test_faults_of_evictions_are_drawn_where_room_is_made(preemption: bool) -> None:
+    kinds = {fault.kind for seed in range(200) for fault in drawn(seed, about=[OF_ROOM] if preemption else [])}
+    assert kinds & OF_ROOM == (OF_ROOM if preemption else set())
     assert kinds | OF_ROOM == set(KINDS) - OF_AGENTS - OF_CLAIMS - OF_CARVING
 
 

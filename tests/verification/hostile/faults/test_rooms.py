@@ -16,15 +16,15 @@ from verification.hostile.faults.preemption import HolderGoes, QueueVanishes, Ro
 from wire import names
 
 #: For a record that a test writes: a scheduler that makes room has one of its own.
-_MAKES_NONE = SchedulerSettings(decisions=Settings(makes_room=False))
-RECORD = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps/{names.ROOM}"
+_MAKES_NONE = SchedulerSettings(decisions=Settings(preemption=False))
+RECORD = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps/{names.NOMINATIONS}"
 
 
 async def written(on: Stage, *holders: str) -> None:
     """A record with a nomination for each of these pods (UIDs)."""
     nominations = [{"id": uid, "places": [[f"={uid}", "node-0"]], "victims": []} for uid in holders]
     data = {"room": json.dumps({"nominations": nominations, "evicted": {}})}
-    body = {"metadata": {"name": names.ROOM}, "data": data}
+    body = {"metadata": {"name": names.NOMINATIONS}, "data": data}
     await on.world.api.create(CONFIG_MAPS, body, namespace=names.SYSTEM_NAMESPACE)
 
 
@@ -64,11 +64,11 @@ async def test_the_record_is_deleted_as_often_as_it_comes() -> None:
             await on.until(at_s)
             await written(on)
             await on.until(at_s + 1.5)
-            assert not await is_there(on, CONFIG_MAPS, names.ROOM, names.SYSTEM_NAMESPACE)
+            assert not await is_there(on, CONFIG_MAPS, names.NOMINATIONS, names.SYSTEM_NAMESPACE)
         await on.until(16)
         await written(on)
         await on.until(20)
-        assert await is_there(on, CONFIG_MAPS, names.ROOM, names.SYSTEM_NAMESPACE)
+        assert await is_there(on, CONFIG_MAPS, names.NOMINATIONS, names.SYSTEM_NAMESPACE)
 
 
 async def test_who_room_is_made_for_is_deleted_and_nobody_else() -> None:
