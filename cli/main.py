@@ -315,7 +315,7 @@ def _workload(arguments: argparse.Namespace) -> int:
         workload=arguments.workload,
         days=days,
         seed=arguments.seed,
-        room=arguments.room,
+        preemption=arguments.preemption,
         step=step,
         output=arguments.output,
         plot=arguments.plot,

@@ -195,7 +195,7 @@ class Builder:
         self._store = store
         self._packages = resolve(recipe.packages, store, renew=renew)
         pins = layers.requirements(_PINS.read_text(), recipe.distributions)
-        python = _digest([repr(self._packages).encode()], _code("layers.py", "recipe.py"))
+        python = _digest([repr(self._packages).encode()], _code("layers.py", "containerfile.py"))
         dependencies = _digest([python.encode(), pins.encode()])
         moorage = _digest([python.encode(), repr((recipe.ours, recipe.scripts)).encode()], wheel_sources())
         self._layers = {
@@ -271,7 +271,7 @@ def wheel_sources() -> list[Path]:
 
 
 def _code(*names: str) -> list[Path]:
-    return [*(_HERE / name for name in names), ROOT / "tools" / "node" / "images.py"]
+    return [*(_HERE / name for name in names), _HERE / "archive.py"]
 
 
 def _digest(parts: Iterable[bytes], files: Iterable[Path] = ()) -> str:
