@@ -207,7 +207,7 @@ THREATS: Final = (
         "it can say of its own cap that it is in place, and no more; the file is cut to 16 MiB every 5 s, "
         "unless the container's root took it from the agent; no link or pipe is followed",
         Layer.BOUND,
-        ["tests/nodeagent/test_hamicore", "tests/nodeagent/core/test_hamicore"],
+        ["tests/nodeagent/test_hamicore", "tests/nodeagent/enforcement/test_hamicore"],
     ),
     Threat(
         "9.6",
@@ -219,8 +219,8 @@ THREATS: Final = (
         [
             "tests/nodeagent/mps/mps_daemon/test_main",
             "tests/nodeagent/mps/mps_daemon/test_loop: makes_no_other_pod_joined",
-            "tests/nodeagent/core/test_mpsmessages",
-            "tests/nodeagent/core/test_mpsjoining",
+            "tests/nodeagent/core/mps/test_mpsmessages",
+            "tests/nodeagent/core/mps/test_mpsjoining",
         ],
     ),
     Threat(
@@ -313,8 +313,8 @@ THREATS: Final = (
         "of too many the oldest that ask nothing make room; a review has to come within 10 s",
         Layer.BOUND,
         [
-            "tests/admission/test_accepting: the_first_of_those_that_ask_nothing, no_more_than_half",
-            "tests/admission/test_accepting: does_not_say_goodbye",
+            "tests/admission/test_connections: the_first_of_those_that_ask_nothing, no_more_than_half",
+            "tests/admission/test_connections: does_not_say_goodbye",
             "tests/admission/test_server: half_a_review",
         ],
     ),
@@ -410,7 +410,7 @@ THREATS: Final = (
         "a record of a tenant's own making, or of a copied pod",
         "an ask like any other; other words beside it have to agree",
         Layer.RULE,
-        ["tests/gpu/dialects/test_native: a_record_is_an_ask, words_that_were_changed_beside"],
+        ["tests/gpu/translate/test_native: a_record_is_an_ask, words_that_were_changed_beside"],
     ),
     Threat(
         "A4",
@@ -450,7 +450,7 @@ THREATS: Final = (
         "a pod within these bounds that asks for very many devices in another system's words",
         "refused before anything is made of its asks: 384 devices in a pod at most",
         Layer.BOUND,
-        ["tests/gpu/dialects/test_combine: ways_of_many_containers, slices_of_many_profiles, of_very_many_resources"],
+        ["tests/gpu/translate/test_combine: ways_of_many_containers, slices_of_many_profiles, of_very_many_resources"],
     ),
     Threat(
         "H4",
@@ -540,7 +540,7 @@ THREATS: Final = (
         "owners whose reads take long, to hold all places of the component that groups pods",
         "a namespace has a quarter of the places, and takes turns with others",
         Layer.BOUND,
-        ["tests/podgrouper/test_attackers: owners_answer_never", "tests/podgrouper/work/test_backlog: fills_its_share"],
+        ["tests/podgrouper/test_attackers: owners_answer_never", "tests/podgrouper/work/test_queue: fills_its_share"],
     ),
     Threat(
         "W1",
@@ -563,7 +563,7 @@ THREATS: Final = (
         Layer.RULE,
         [
             "tests/podgrouper/test_attackers: has_no_pod_of_the_owner",
-            "tests/podgrouper/core/test_reading: with_the_uid_of_an_owner_alone",
+            "tests/podgrouper/core/test_projection: with_the_uid_of_an_owner_alone",
         ],
     ),
     Threat(
@@ -681,7 +681,7 @@ THREATS: Final = (
         "bytes are divided between the namespaces that room is made for",
         Layer.BOUND,
         [
-            "tests/scheduler/core/preemption/test_adding: finds_room_however_many, beside_one_greedy, "
+            "tests/scheduler/core/preemption/test_record_shares: finds_room_however_many, beside_one_greedy, "
             "evictions_of_an_hour",
         ],
     ),
@@ -697,7 +697,7 @@ THREATS: Final = (
         "each eviction rewrites the whole record (840 KiB)",
         "it rewrites the evictions of its 520 s, and the nominations that stand",
         Layer.BOUND,
-        ["tests/scheduler/core/preemption/test_adding: changes_its_piece_alone"],
+        ["tests/scheduler/core/preemption/test_record_shares: changes_its_piece_alone"],
     ),
     Threat(
         "E1",
