@@ -21,6 +21,7 @@ part as all texts are. A selector that looks for a part of a name does not find 
 from __future__ import annotations
 
 import enum
+import itertools
 import pkgutil
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -33,6 +34,7 @@ import msgspec
 
 import gpu
 import gpu.dialects
+import gpu.translate
 from cli.snapshots.file import PLURALS, Saved
 from gpu.dialects import nvfractions
 from scheduler.core.convert import pod_groups, volumes
@@ -188,7 +190,8 @@ def _is_model(written: str) -> bool:
 @cache
 def _constants() -> frozenset[str]:
     """Texts of the modules that say what is read, with fields of what is JSON there."""
-    modules = [names, gangs, gangs, volumes, pod_groups, *_modules_of(gpu), *_modules_of(gpu.dialects)]
+    packages = (gpu, gpu.dialects, gpu.translate)
+    modules = [names, gangs, volumes, pod_groups, *itertools.chain.from_iterable(map(_modules_of, packages))]
     return frozenset(each for module in modules for each in _texts(_own(module)))
 
 

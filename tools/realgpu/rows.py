@@ -1,8 +1,6 @@
 """The list: what is tried, what is expected, and how long it may take (docs/design/real-gpu.md).
 
-What a row of the list came to.
-
-The report of a run: JSON for programs, text for people.
+A row comes to an outcome; the report of a run is JSON for programs, text for people.
 """
 
 from __future__ import annotations
@@ -76,7 +74,7 @@ class Row:
 
 #: The cheap ones first: what takes long may find no time left.
 ROWS: Final = (
-    Row("machine", "which limits this machine can have", "facts.machine"),
+    Row("machine", "which limits this machine can have", "limits.machine"),
     Row("health", "GPUs answer, and tell recovery action and row remapping", "events.health"),
     Row("sample", "the process by its own PID, 4096 MiB and a context", "sampling.sample", 30),
     Row("namespace", "own PIDs, none, or the host's", "sampling.namespace", 30),
@@ -93,7 +91,7 @@ ROWS: Final = (
     Row("ending", "ended within 2 s by signal 9, the neighbour lives", "limits.ending", 45),
     Row("fault", "XID 31, which does not count; the GPU answers", "events.fault", 45),
     Row("run", "half of the GPU by UUID, and 1024 MiB of it", "events.share", 40),
-    Row("placements", "as NVIDIA documents them", "facts.placements"),
+    Row("placements", "as NVIDIA documents them", "limits.placements"),
     Row(
         "runtime-caps",
         "containers are held to NVIDIA_GPU_MEMORY_LIMIT",

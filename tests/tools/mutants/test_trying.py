@@ -114,7 +114,7 @@ def test_a_first_look_is_at_the_tests_of_the_module_and_its_folder() -> None:
 def test_the_server_in_memory_is_held_against_the_contract_too() -> None:
     paths = {stage.name: stage.paths for stage in stages(ROOT, "simulator/apiserver/pods.py")}
     assert paths["folder"] == ("tests/simulator/apiserver", "tests/contract")
-    assert paths["package"] == ("tests/kube", "tests/contract")
+    assert paths["package"] == ("tests/simulator",)
 
 
 def test_a_module_without_a_test_file_of_its_name_is_tried_by_those_that_import_it() -> None:

@@ -208,7 +208,7 @@ def test_most_rows_need_no_package_but_nvidias(tmp_path: Path) -> None:
         cwd=ROOT, env={"PYTHONPATH": f"{tmp_path}:{ROOT}"}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert modules == {"facts", "sampling", "limits", "mpsnamespaces", "wardenlimits"}
+    assert modules == {"sampling", "limits", "mpsnamespaces", "wardenlimits"}
 
 
 def test_a_row_that_is_not_there_is_refused_with_those_that_are(tmp_path: Path) -> None:
