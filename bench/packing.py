@@ -25,10 +25,9 @@ from cli.simulation import options
 from cli.simulation.trace import Replayed, Request, Summary, read, replayed
 from runtime.output import Progress
 from runtime.process import HARDLY_EVER, rare_collections
-from simulator.traces import trace as reading
 from simulator.traces.replay import Churned, churn
 from simulator.traces.tally import Strategies
-from simulator.traces.trace import Trace
+from simulator.traces.trace import Trace, openb_nodes, openb_pods
 
 VARIANTS: Final = (
     "cpu050", "cpu100", "cpu200", "cpu250", "gpushare40", "gpushare60", "gpushare80", "gpushare100", "gpuspec10",
@@ -138,8 +137,8 @@ def published_percent(folder: Path) -> dict[str, float]:
 
 def _churned(folder: Path, seed: int, part: int, arrivals: int) -> Iterable[Churned]:
     """Every ``part``-th node, and all pods to draw from."""
-    pods = reading.openb_pods(folder, "default")
-    trace = Trace(nodes=reading.openb_nodes(folder)[::part], pods=pods)
+    pods = openb_pods(folder, "default")
+    trace = Trace(nodes=openb_nodes(folder)[::part], pods=pods)
     for text in COMPARED:
         with rare_collections(HARDLY_EVER):
             strategies = Strategies(*options.strategy_of(text))

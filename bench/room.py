@@ -13,7 +13,7 @@ whenever a Queue comes, goes or moves.
 
 - ``equal``: 4,000 pods of one GPU whose queue is owed all of them, on 1,000 such nodes: CPU of all decisions until each
   has its nomination, what goes on beside searches included; ``longest_ms`` of one, ``median_ms`` of them.
-- ``taken``: as many such pods as there are GPUs, until each has its place (`bench/room.py`).
+- ``taken``: as many such pods as there are GPUs, until each has its place.
 - ``units``: what the table of units takes at 90,000 pods alone.
 - ``loss``: what victims cost beside the cheapest set, on random clusters of up to 8 units (`bench/room_loss.py`).
 

@@ -12,9 +12,8 @@ from itertools import chain
 import msgspec
 
 from cli.manifests import obstacles as beside
-from cli.manifests import suspicions as objectfindings
 from cli.manifests.obstacles import Beside, excess, obstacles
-from cli.manifests.suspicions import Level, Said, suspicions
+from cli.manifests.suspicions import Level, Said, count, said_of_objects, suspicions
 from gpu import messages
 from gpu.dialects.settings import DialectSettings
 from gpu.manifests import MALFORMED
@@ -56,9 +55,9 @@ def run(
     for judged, found in enumerate(pods):
         progress.tick(lambda: f"{judged} of {len(pods)} pods judged")  # noqa: B023 - called at once
         findings += _findings(found, settings, around)
-    findings += map(_of_object, objectfindings.said_of_objects(read.placed))
+    findings += map(_of_object, said_of_objects(read.placed))
     if output == "text":
-        _show(findings, _summary(len(pods), objectfindings.count(read.placed), findings))
+        _show(findings, _summary(len(pods), count(read.placed), findings))
     else:
         write(findings, output)
     return 1 if any(strict or finding.level == "error" for finding in findings) else 0

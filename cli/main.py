@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from cli import admin, explain, inspect, nodeagent, offline, run, snapshot, top, ui, version
-from cli.simulation import options as simulation_options
+from cli.simulation import options
 from runtime.options import dialects, manifests, output
 from runtime.output import lets_all_through
 from runtime.text import BadInput, line
@@ -218,9 +218,9 @@ def _add_simulate(commands: argparse._SubParsersAction[_Parser]) -> None:
     )
     _add_node_additions(parser)
     dialects.add_option(parser)
-    simulation_options.add_trace_arguments(parser)
-    simulation_options.add_workload_arguments(parser)
-    simulation_options.add_change_arguments(parser)
+    options.add_trace_arguments(parser)
+    options.add_workload_arguments(parser)
+    options.add_change_arguments(parser)
     output.add(parser, (output.TABLE, output.WIDE, output.JSON, output.YAML), has_header=False)
     parser.add_argument(
         "--adopt-all", action="store_true", help="take all pods as Moorage's, whichever scheduler they name"
@@ -270,11 +270,11 @@ def _add_details(parser: argparse.ArgumentParser) -> None:
 
 
 def _simulate(arguments: argparse.Namespace) -> int:
-    if simulation_options.is_asked(arguments):
+    if options.is_asked(arguments):
         from cli.simulation import snapshot as running  # noqa: PLC0415 - lazily, so that --help costs nothing
 
         return running.run(arguments)
-    simulation_options.check(arguments)
+    options.check(arguments)
     if (arguments.trace is not None or arguments.workload is not None) and (
         arguments.node_label or arguments.node_resource
     ):
@@ -308,7 +308,7 @@ def _simulate(arguments: argparse.Namespace) -> int:
 def _workload(arguments: argparse.Namespace) -> int:
     if arguments.files or arguments.filename or arguments.nodes:
         raise BadInput("--workload: not with manifests or --nodes; a workload has nodes of its own")
-    days, step = simulation_options.days(arguments.days), simulation_options.part(arguments.part)
+    days, step = options.days(arguments.days), options.part(arguments.part)
     from cli.simulation import workload  # noqa: PLC0415 - lazily, as above
 
     request = workload.Request(
@@ -324,8 +324,8 @@ def _workload(arguments: argparse.Namespace) -> int:
 
 
 def _replay(arguments: argparse.Namespace) -> int:
-    strategies = [simulation_options.strategy_of(text) for text in arguments.strategy or ["priced"]]
-    load, seeds = simulation_options.load(arguments.load), simulation_options.seeds(arguments.seeds)
+    strategies = [options.strategy_of(text) for text in arguments.strategy or ["priced"]]
+    load, seeds = options.load(arguments.load), options.seeds(arguments.seeds)
     from cli.simulation import trace  # noqa: PLC0415 - lazily, as above
 
     request = trace.Request(
@@ -335,7 +335,7 @@ def _replay(arguments: argparse.Namespace) -> int:
         strategies=strategies,
         load_percent=load,
         seeds=seeds,
-        step=simulation_options.part(arguments.part),
+        step=options.part(arguments.part),
         prices=arguments.prices,
         is_full=arguments.full,
         output=arguments.output,

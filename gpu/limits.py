@@ -25,7 +25,7 @@ since a variable that no annotation fills is empty. Other pods keep their wish a
 Limits that the agent of a node puts into containers: which pods are given them, by the words of their node.
 
 Pods with shares ask kubelet for no device, so no device plug-in can add anything to their containers. A Binding names a
-CDI device of the pod beside its GPUs (gpu/limits.py), and the agent's CDI file has its mounts and variables. The
+CDI device of the pod beside its GPUs, and the agent's CDI file has its mounts and variables. The
 runtime refuses a container whose device is not in the file. So the device is named only where the administrator says,
 by a word such as ``memory-cap=hami-core``, that the agent serves it, and only for pods whose books have a limit for it.
 
@@ -50,7 +50,7 @@ from wire import names
 from wire.core import Container, PodSpec
 
 MEMORY_CAP: Final = "memory-cap"
-#: The same by NVIDIA's driver, for pods whose containers read their cap (gpu/limits.py), and for no others.
+#: The same by NVIDIA's driver, for pods whose containers read their cap, and for no others.
 DRIVER_CAP: Final = "memory-cap=driver"
 COMPUTE_CAP: Final = "compute-cap"
 TIME_SLICING: Final = "time-slicing"
@@ -63,7 +63,7 @@ WORDS: Final = (MEMORY_CAP, DRIVER_CAP, COMPUTE_CAP, *MODES)
 
 
 def by_agent(cap: str, back_end: str) -> str:
-    """Return the word of a node whose agent puts what holds this cap into containers (gpu/limits.py)."""
+    """Return the word of a node whose agent puts what holds this cap into containers."""
     return f"{cap}={back_end}"
 
 
@@ -116,7 +116,7 @@ def needed(
     """What a node has to be able to do for these wishes, sorted (``does``). Taking turns is what every node does.
 
     ``by_driver``: the pod's containers read their memory caps for the driver, so no other way caps them. ``is_hard``:
-    caps have to be hard. ``by_agents``: the agents' back ends that serve the pod (gpu/limits.py); none is hard.
+    caps have to be hard. ``by_agents``: the agents' back ends that serve the pod; none is hard.
     """
     strength = _HARD if is_hard else _ANY_MEANS + ",".join(sorted(by_agents)) if by_agents else ""
     found = {
@@ -354,7 +354,7 @@ def devices(
 ) -> tuple[str, ...]:
     """Return CDI names for a pod that is bound to a node.
 
-    ``enforces``: what the node says that it holds pods to (gpu/limits.py). ``shows_tenants``: its agent shows
+    ``enforces``: what the node says that it holds pods to. ``shows_tenants``: its agent shows
     tenants their own shares. ``memory_caps``: whose memory caps are written into books.
     """
     has_limits = are_given(taken, caps(taken, memory_caps), enforces)

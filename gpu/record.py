@@ -6,7 +6,7 @@ that is there. It is documented for users in docs/reference/record.md and fixed 
 A new pod may bring one along, as a copied spec does or somebody who writes Moorage's own form: it is an ask like any
 other, and gives nothing that an ask doesn't.
 
-The asks of a record (gpu/record.py), written and read: all that they say is given, or the record is refused.
+The asks of a record, written and read: all that they say is given, or the record is refused.
 
 A record may be a user's own, so a field that means nothing where it stands is a mistake and never dropped: it was meant
 as a limit, or as a choice of devices. The alternatives are for the containers that admission made ready for ``asks``.

@@ -130,7 +130,7 @@ class GpuRequest(msgspec.Struct, frozen=True, gc=False):
     def shared(self) -> tuple[SharedAsk, ...]:
         """What is asked of each device that is needed in part, in container and device order.
 
-        Asks with one seat are one ask here, for as much as is in use at one time (gpu/request.py).
+        Asks with one seat are one ask here, for as much as is in use at one time.
         """
         asks = tuple(ask for c in self.containers for ask in c.asks if isinstance(ask, (FractionAsk, MemoryAsk)))
         if not any(ask.seat for ask in asks):
@@ -166,7 +166,7 @@ class GpuRequest(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def whole(self) -> int:
-        """Number of whole devices that the pod needs at one time (gpu/request.py)."""
+        """Number of whole devices that the pod needs at one time."""
         return effective(
             (c.whole for c in self.containers if c.container.kind is ContainerKind.REGULAR),
             ((c.whole, c.is_sidecar) for c in self.containers if c.container.kind is ContainerKind.INIT),

@@ -1,7 +1,7 @@
 """Events about objects, for people: bundled, written as fast as the API server takes them, in nobody's way.
 
 ``record`` only notes; ``run`` writes. While writes are answered in time, more of them are in flight at once; when the
-server is overloaded or away, fewer are, after a pause, and what was not written is tried again (kube/events.py).
+server is overloaded or away, fewer are, after a pause, and what was not written is tried again.
 The same event said again is not written again: it becomes a count on the first one (a series), written at most once in
 ``bundle_s``.
 

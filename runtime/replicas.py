@@ -24,9 +24,8 @@ from kube.telemetry.tracing import Tracer
 from runtime import connections
 from runtime.health import BESIDE_KAI, Health
 from runtime.kai_beside import EVERY_S, NOTHING_ELSE, Also, BesideKai, Found, look_for_kai, sentence
-from runtime.metrics import registry as serving
 from runtime.metrics.declared import KAI_AT_WORK, LEADER
-from runtime.metrics.registry import Registry
+from runtime.metrics.registry import Registry, show
 from runtime.metrics.requests import CountedTransport, measured_lag
 from runtime.process import lasting, listening
 from runtime.settings.common import Replica as Options
@@ -79,7 +78,7 @@ async def _run(options: Options, stop: anyio.Event, *, own: Own, make: Make, hea
     async with opened as bare, set_apart as apart, traced as tracer, anyio.create_task_group() as tasks:
         transport = CountedTransport(bare, registry)
         retry = Retry(own.rng)
-        tasks.start_soon(serving.show, registry, shown)
+        tasks.start_soon(show, registry, shown)
         if listener is not None:
             tasks.start_soon(serve, health.app(), listener)
             tasks.start_soon(health.end_with, stop)

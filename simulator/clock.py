@@ -11,7 +11,7 @@ An event loop on which an hour passes at once: when nothing is ready it jumps to
 Everything of ours sleeps and times out through the event loop's clock, so on this loop the real scheduler, binder and
 reflectors run through hours of a cluster's life as fast as the processor goes, and always in the same order: timers
 fire by due time. Equal ones fire in the order of asyncio's heap, which is not that of their setting, but the same in
-every run. Tasks are numbered (simulator/clock.py), so that a cancelled group ends in the same order in every run.
+every run. Tasks are numbered, so that a cancelled group ends in the same order in every run.
 
 Time stands still while code runs. What waits for the outside (sockets, subprocesses, threads) would wait while the
 clock races on, so it is not for this loop: threads are refused, and a wait that nothing on the loop can end raises

@@ -28,7 +28,7 @@ import msgspec
 import yaml
 from typing_extensions import override
 
-from gpu import manifests as podtemplates
+from gpu.manifests import MALFORMED, read_pod
 from kube.client.resources import (
     CONFIG_MAPS,
     CSI_NODES,
@@ -462,9 +462,9 @@ def _namespace(document: Mapping[str, Any], place: str, *, is_namespaced: bool) 
 
 def _checked(manifest: Manifest) -> Manifest:
     if manifest.resource is PODS:
-        _, malformed = podtemplates.read_pod(manifest.body)
+        _, malformed = read_pod(manifest.body)
         if malformed:
-            raise MalformedManifest(f"{manifest}: {podtemplates.MALFORMED}: {malformed}")
+            raise MalformedManifest(f"{manifest}: {MALFORMED}: {malformed}")
     return manifest
 
 

@@ -26,10 +26,8 @@ import msgspec
 
 from cli.checks.reader import Finding, Level, Raw, Reader, some_of
 from gpu import container_devices, reservation
-from gpu import limits as agentlimits
-from gpu import limits as enforcement
 from gpu.book import Entry
-from gpu.limits import listed
+from gpu.limits import AGENTS, WORDS, listed, named
 from gpu.node_resources import multiplied
 from gpu.node_use import Agent, State, agents, node_use, why_no_caps
 from gpu.reservation import Reservation
@@ -97,14 +95,14 @@ def _mode(agent: dict[str, Any]) -> str:
 
 
 _NAME: Final = "enforcement"
-_BEHIND: Final = f"/hard, /after, /soft, {' or '.join(f'={one}' for one in enforcement.AGENTS)}"
+_BEHIND: Final = f"/hard, /after, /soft, {' or '.join(f'={one}' for one in AGENTS)}"
 
 
 async def check_enforcement(reader: Reader) -> list[Finding]:
     """Annotations of nodes are understood (gpu/limits.py)."""
     nodes = await reader.items("/api/v1/nodes")
     said = {
-        str(node["metadata"]["name"]): enforcement.listed(text)
+        str(node["metadata"]["name"]): listed(text)
         for node in nodes
         if (text := (node["metadata"].get("annotations") or {}).get(names.NODE_ENFORCES)) is not None
     }
@@ -117,7 +115,7 @@ async def check_enforcement(reader: Reader) -> list[Finding]:
                 Level.WARNING,
                 _NAME,
                 told,
-                f"use {', '.join(enforcement.WORDS)}, joined by commas, and {_BEHIND} behind a cap",
+                f"use {', '.join(WORDS)}, joined by commas, and {_BEHIND} behind a cap",
             )
         ]
     return [Finding(Level.OK, _NAME, f"{len(said)} of {len(nodes)} nodes say what they enforce, in words that we know")]
@@ -186,7 +184,7 @@ def _without_names(nodes: list[Raw]) -> list[Finding]:
     """Name nodes whose annotations promise containers what CDI alone can give, where containers get UUIDs."""
     said = {str(meta["name"]): meta.get("annotations") or {} for meta in (node["metadata"] for node in nodes)}
     shows = sorted(name for name, its in said.items() if its.get(names.NODE_TENANT_VIEW) == "true")
-    limits = sorted(name for name, its in said.items() if agentlimits.named(listed(its.get(names.NODE_ENFORCES)).known))
+    limits = sorted(name for name, its in said.items() if named(listed(its.get(names.NODE_ENFORCES)).known))
     wanting = {
         f"{names.NODE_TENANT_VIEW}=true, but devices are told by UUIDs: containers get no view on": shows,
         f"{names.NODE_ENFORCES} has limits by the agent, but devices are told by UUIDs: containers start without them "
@@ -317,7 +315,7 @@ def _unserved(nodes: Iterable[Node], reports: Mapping[str, GpuNode], known: Mapp
         agent, report = known.get(name), reports.get(name)
         works = agent is not None and agent.is_ready and report is not None
         serves = (report.status.agent.back_ends or []) if works and report is not None else []
-        without += [f"{name} ({one})" for one in agentlimits.named(listed(said).known) if one not in serves]
+        without += [f"{name} ({one})" for one in named(listed(said).known) if one not in serves]
     if not without:
         return []
     do = f"look at status.agent of these GpuNodes, or take the words out of {names.NODE_ENFORCES}"

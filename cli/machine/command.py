@@ -23,9 +23,9 @@ from gpu.translate.say import decimal
 from kube.client.clock import SystemClock
 from reservation.device import Unreadable
 from reservation.nvml import installed
-from runtime import output as writing
 from runtime import text
 from runtime.options import output
+from runtime.output import write
 from runtime.text import BadInput, line
 from ui.tables import Cell, Look, Sheet, show
 from wire.rfc3339 import rfc3339
@@ -39,7 +39,7 @@ def print_list(gpus: Sequence[Gpu], *, form: str, has_headers: bool) -> None:
     """Print GPUs with the commands in their books, by PID."""
     listed = [_listed(gpu) for gpu in gpus]
     if form in output.FOR_PROGRAMS:
-        writing.write(listed, form)
+        write(listed, form)
         return
     rows = [[Cell(text) for text in row] for gpu in listed for row in _rows(gpu)]
     look = Look(is_wide=form == output.WIDE, has_headers=has_headers)

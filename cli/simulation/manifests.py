@@ -17,7 +17,7 @@ from gpu.dialects.settings import DialectSettings
 from kube.client import errors
 from kube.client.clock import Clock, SystemClock
 from runtime.manifests import documents
-from runtime.options import manifests as manifestfiles
+from runtime.options.manifests import expanded, text_of
 from runtime.options.output import FOR_PROGRAMS, WIDE
 from runtime.output import Progress, write
 from runtime.process import HARDLY_EVER, rare_collections
@@ -26,7 +26,6 @@ from simulator import manifests, outcome
 from simulator.clock import VirtualClock, VirtualTimeLoop
 from simulator.manifests import Manifest
 from simulator.nodes import shape
-from simulator.nodes import shape as nodeadditions
 from simulator.nodes.shape import NodeShape
 from simulator.outcome import Outcome
 from simulator.world import World, WorldSettings
@@ -58,12 +57,10 @@ def run(request: Request, progress: Progress | None = None) -> int:
     """Simulate and print; return 0 if every invariant held, else 1. Raises BadInput."""
     progress = progress or Progress()
     try:
-        shapes = nodeadditions.added(
-            shape.parse(request.nodes), labels=request.node_labels, resources=request.node_resources
-        )
+        shapes = shape.added(shape.parse(request.nodes), labels=request.node_labels, resources=request.node_resources)
         objects = read(request.files, progress, nodes=shapes)
         objects = manifests.adopted(objects) if request.adopt_all else objects
-    except (shape.MalformedShape, nodeadditions.MalformedAddition, manifests.MalformedManifest) as error:
+    except (shape.MalformedShape, shape.MalformedAddition, manifests.MalformedManifest) as error:
         raise BadInput(str(error)) from error
     loop = {} if request.real_time else {"loop_factory": VirtualTimeLoop}
     with rare_collections(HARDLY_EVER):
@@ -87,13 +84,13 @@ def read(files: Sequence[str], progress: Progress, *, nodes: Sequence[NodeShape]
     found: list[Manifest] = []
     reader = manifests.Reader(nodes)
     for name in files:
-        for path in manifestfiles.expanded(name):
+        for path in expanded(name):
 
             def tick(file: str = str(path)) -> None:
                 progress.tick(lambda: f"reading {line(file)}, objects read: {len(found)}")
 
             tick()
-            found.extend(reader.read(_documents(manifestfiles.text_of(path), path, tick), origin=str(path)))
+            found.extend(reader.read(_documents(text_of(path), path, tick), origin=str(path)))
     grouped = reader.grouped(found)
     sys.stderr.writelines(f"moorage: {line(text)}\n" for text in reader.passed.lines())
     return grouped

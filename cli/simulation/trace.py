@@ -20,12 +20,11 @@ from runtime.process import HARDLY_EVER, rare_collections
 from runtime.text import BadInput, line
 from simulator.clock import VirtualClock, VirtualTimeLoop
 from simulator.nodes import shape
-from simulator.traces import trace as reading
 from simulator.traces.arrivals import Arrivals, arrivals
 from simulator.traces.full import replay_in_full
 from simulator.traces.replay import PricesFrom, replay
 from simulator.traces.tally import Run, Strategies, at_load
-from simulator.traces.trace import MalformedTrace, Trace, TraceNode
+from simulator.traces.trace import MalformedTrace, Trace, TraceNode, openb_nodes, openb_pods, read_pods
 from ui.tables import Cell, Sheet, show
 
 _WIDTH: Final = 760
@@ -199,11 +198,11 @@ def read(request: Request) -> Trace:
             if request.nodes:
                 raise BadInput("--nodes: not with --trace openb:FOLDER, which has nodes of its own; leave it out")
             folder = Path(place)
-            return Trace(nodes=reading.openb_nodes(folder), pods=reading.openb_pods(folder, request.variant))
+            return Trace(nodes=openb_nodes(folder), pods=openb_pods(folder, request.variant))
         if kind == "csv" and place:
             if not request.nodes:
                 raise BadInput("--trace csv:FILE: has no nodes; give --nodes NxGxMEM")
-            return Trace(nodes=_nodes(request.nodes), pods=reading.read_pods(Path(place)))
+            return Trace(nodes=_nodes(request.nodes), pods=read_pods(Path(place)))
     except (MalformedTrace, shape.MalformedShape) as error:
         raise BadInput(line(str(error))) from error
     raise BadInput(f"--trace: {line(request.trace)[:80]!r}; allowed: {_FORMS}")

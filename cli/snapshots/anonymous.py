@@ -4,7 +4,7 @@ Each name becomes ``n`` and its number in the order of all names. A hash could b
 number can't. The order of names stays, so decisions, which break ties by names, are the same. The same name has the
 same number everywhere in a file, and another one in the next file.
 
-Every text of every field is replaced, but for what is known to say nothing of whose cluster it is (harmless.py).
+Every text of every field is replaced, but for what is known to say nothing of whose cluster it is.
 
 Texts that say nothing of whose cluster it is: what an anonymised snapshot keeps. All else is replaced.
 

@@ -1,6 +1,6 @@
 """The file of ``moorage snapshot``: what the scheduler reads of a cluster, as one JSON object.
 
-Objects are those of the API, with the fields that decisions read (leaving_out.py). A file is read whole or not at all.
+Objects are those of the API, with the fields that decisions read (fields.py). A file is read whole or not at all.
 Its size is checked before it is decoded, and its version before its objects. Each refusal names a field, its value and
 what is allowed.
 """
@@ -49,7 +49,7 @@ class Saved(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
 
     ``missing``: kinds, by their plural, that could not be read. ``unread``: these and objects that did not decode, in
     words. ``room``: the record of evictions, None where the scheduler keeps none. ``queue_use``: what queues used over
-    time, "" where that does not count. ``is_anonymized``: names are replaced (anonymizing.py).
+    time, "" where that does not count. ``is_anonymized``: names are replaced (anonymous.py).
     """
 
     kind: str

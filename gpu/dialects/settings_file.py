@@ -93,7 +93,7 @@ _KEY: Final = re.compile(
 _VALUE: Final = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
 _SHAPE: Final = "a list of objects with labels and what is different there: replicas, metagpu, aliyun"
 
-#: Puts what is said over a struct of settings: the new struct, or what is wrong (gpu/dialects/settings_file.py).
+#: Puts what is said over a struct of settings: the new struct, or what is wrong.
 Merge = Callable[..., Any]
 
 

@@ -7,7 +7,7 @@ in which of these may stand without a count. Ours, where an origin goes on with 
   ever or is cut off at 32 bits);
 - all of the compute is the whole device (both: nobody else gets in), so that is what is charged.
 
-A pod's slices put together: what HAMi and Volcano vGPU have in common above one container (gpu/dialects/vgpu.py).
+A pod's slices put together: what HAMi and Volcano vGPU have in common above one container.
 
 A container's slices are of distinct devices; two containers look for theirs on their own, so that they meet on one
 card or not (gpu/colocation.py). Certain devices, by UUID, can only be had from the books, whole ones as well.

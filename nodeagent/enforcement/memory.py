@@ -102,7 +102,7 @@ _EVERY_S: Final = 10.0
 
 
 class Link(Protocol):
-    """The agent's end of the warden's socket (nodeagent/enforcement/memory.py)."""
+    """The agent's end of the warden's socket."""
 
     def cap(self, caps: Mapping[Key, int]) -> None:
         """Have the warden go by these caps, in MiB, from now on."""

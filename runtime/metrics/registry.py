@@ -29,7 +29,7 @@ _NO_LABELS: Final = ()
 
 
 class Registry:
-    """What is counted here. ``collectors`` is what an endpoint shows (runtime/metrics/registry.py)."""
+    """What is counted here. ``collectors`` is what an endpoint shows."""
 
     def __init__(self) -> None:
         # When each series was begun: twice as many series, and no query of anybody's reads them.

@@ -25,11 +25,10 @@ from kube.client.server_time import ServerClock
 from kube.lead.lease import incarnation
 from kube.watch.reflector import Reflector
 from runtime import connections, process
-from runtime.metrics import registry as serving
 from runtime.metrics.declared import REVIEW_SECONDS
-from runtime.metrics.registry import Registry
+from runtime.metrics.registry import Registry, show
 from runtime.metrics.requests import CountedTransport, count_watches
-from runtime.options import dialects as dialectfile
+from runtime.options.dialects import read
 from runtime.process import listening
 from runtime.settings.admission import AdmissionOptions
 from runtime.text import BadInput
@@ -62,7 +61,7 @@ class ReviewsCounted(Observer):
 
 def settings(options: AdmissionOptions) -> Settings:
     """Return what is chosen about the webhooks. Raises BadInput for a file of dialects that can't be."""
-    dialects = dialectfile.read(options.dialects)
+    dialects = read(options.dialects)
     dialects = msgspec.structs.replace(
         dialects,
         sharing=dialects.sharing and options.gpu_sharing_enabled,
@@ -115,7 +114,7 @@ async def run(options: AdmissionOptions, stop: anyio.Event) -> None:
     opened = connections.transport(options, "admission", replica=replica)
     traced = tracing.tracer(options, "admission", registry=registry, clock=SystemClock())
     async with opened as transport, traced as tracer, anyio.create_task_group() as tasks:
-        tasks.start_soon(serving.show, registry, listener)
+        tasks.start_soon(show, registry, listener)
         clock = ServerClock(CountedTransport(transport, registry), fallback=SystemClock())
         api = Api(clock, retry=Retry(rng))
         shown: Shown = (

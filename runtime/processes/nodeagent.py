@@ -26,10 +26,9 @@ from nodeagent.kubeletapi.client import PodResources
 from nodeagent.report.cards import read_aside
 from runtime import connections, process
 from runtime.health import Health
-from runtime.metrics import registry as serving
 from runtime.metrics.compat import SYSTEMS, show_compat
 from runtime.metrics.nodeagent import AgentCounted, show_cards, show_tenants
-from runtime.metrics.registry import Registry
+from runtime.metrics.registry import Registry, show
 from runtime.metrics.requests import CountedTransport, count_watches, measured_lag
 from runtime.process import listening
 from runtime.settings.nodeagent import NodeAgentOptions
@@ -105,7 +104,7 @@ async def run(options: NodeAgentOptions, stop: anyio.Event) -> None:
     replica = incarnation(socket.gethostname(), rng)
     opened = connections.transport(options, "node-agent", replica=replica)
     async with opened as transport, PodResources(chosen.pod_resources) as kubelet, anyio.create_task_group() as tasks:
-        tasks.start_soon(serving.show, registry, shown)
+        tasks.start_soon(show, registry, shown)
         if listener is not None:
             tasks.start_soon(serve, health.app(), listener)
             tasks.start_soon(health.end_with, stop)

@@ -23,7 +23,6 @@ from fractions import Fraction
 from typing import Final
 
 from simulator.checks import claim_facts, claims_at_rest, facts
-from simulator.checks import claims_at_rest as backed_at_rest
 from simulator.checks.claim_facts import KINDS, RESOURCE_CLAIMS, ClaimFacts, ClaimRecords, Held
 from simulator.checks.facts import Json, PodFacts
 from simulator.checks.gangs import Key, Minimums
@@ -320,4 +319,4 @@ class Claims:
         """Yield pods with claims that wait though they fit, and where (L1)."""
         if self.records.has_any:
             yield from claims_at_rest.fitting(waiting, scene, self.records, kept_from=kept_from)
-            yield from backed_at_rest.backed_fitting(waiting, scene, self.records, kept_from=kept_from)
+            yield from claims_at_rest.backed_fitting(waiting, scene, self.records, kept_from=kept_from)

@@ -19,11 +19,10 @@ from fractions import Fraction
 from typing import Final
 
 from simulator.checks import claim_facts, ledgers
-from simulator.checks import fit as packing
 from simulator.checks import fit as placing
 from simulator.checks.claim_facts import MEMORY, ClaimFacts, ClaimRecords, SliceFacts
 from simulator.checks.facts import Ask, Json, PodFacts
-from simulator.checks.fit import Room, share_of
+from simulator.checks.fit import Room, is_uniform, share_of
 from simulator.checks.gangs import Key
 from simulator.checks.messages import Scene
 from wire import names
@@ -94,7 +93,7 @@ def _fits_whole(key: Key, scene: Scene, devices: Mapping[str, int], records: Cla
     waiting = [pod for pod in members if pod.waits and not pod.is_gated]
     needs = {need_of(pod, records) for pod in waiting}
     number = minimums.lacks(placing.placed(members), placing.by_part(waiting))
-    if number is None or len(needs) != 1 or not packing.is_uniform(waiting) or minimums.has_parts:
+    if number is None or len(needs) != 1 or not is_uniform(waiting) or minimums.has_parts:
         return False
     need = needs.pop()
     # Of one claim for all, the place of the first is that of all.

@@ -241,7 +241,7 @@ class Evictions:
     """S7: nobody's pod is deleted. Evicted are a broken gang's rest, who uses what is not his, and some for others.
 
     ``is_releasable`` says of a pod (namespace, name) whether its gang has been below its minimum for long enough, or
-    somebody else has its device. All other evictions are ``for_others`` (simulator/checks/evictions.py).
+    somebody else has its device. All other evictions are ``for_others``.
     Evictions that the API server refuses (a PodDisruptionBudget) took nobody's pod away.
     """
 

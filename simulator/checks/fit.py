@@ -469,7 +469,7 @@ def is_judged(pod: PodFacts, *, with_claims: bool = False, also: frozenset[str] 
 
 
 def _keeps_apart_alone(pod: PodFacts) -> bool:
-    """Whether its affinity is a rule that is counted (apart.py): members of a gang would keep each other off, too."""
+    """Whether its affinity is a rule that is counted: members of a gang would keep each other off, too."""
     return not pod.pod_group and terms_of(pod.raw["spec"]) is not None
 
 

@@ -1,7 +1,7 @@
 """S12: what the scheduler believes is used equals a recount from the API objects.
 
 A ``Ledger`` is what one running scheduler has in its books just now, as plain numbers (simulator/ledger_view.py); the
-recount is simulator/checks/ledgers.py's. They are compared only when nothing is under way: every watch has been told
+recount is made here. They are compared only when nothing is under way: every watch has been told
 everything, the scheduler has no commit open, and there is no BindRequest.
 
 What is used on each node, counted from API objects alone: whom S12 and L1 compare the scheduler with.
@@ -12,7 +12,7 @@ is in it: a comparison waits until nothing is.
 S12, node by node: a recount from API objects that is repeated only for the nodes whose objects changed.
 
 A comparison of a ledger with every pod of a large cluster costs as much as the run that it watches. What is used of a
-node follows from the node and the pods that name it (simulator/checks/ledgers.py), so it stays true until one of them
+node follows from the node and the pods that name it, so it stays true until one of them
 changes. A row of the ledger is compared again when it is not the row that agreed with the same count before.
 """
 

@@ -84,7 +84,7 @@ def _keep_nothing(_: Held) -> None: ...
 class DeviceManager:
     """Hands out the devices of one node, the first free one in ``order`` first.
 
-    ``save`` is called with what is given out whenever that has changed (simulator/nodes/device_manager.py).
+    ``save`` is called with what is given out whenever that has changed.
     """
 
     order: tuple[Device, ...]

@@ -115,7 +115,7 @@ _decode: Final = msgspec.json.Decoder(Record).decode
 
 
 class Recording:
-    """A listener of a witness (simulator/nodes/ground_truth.py) that appends to a file; a context manager."""
+    """A listener of a witness that appends to a file; a context manager."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -18,11 +18,10 @@ import msgspec
 
 from kube.client.clock import SystemClock
 from kube.client.errors import ApiError
-from runtime import output as writing
 from runtime.client import reached
 from runtime.options.output import FOR_PROGRAMS, WIDE
 from runtime.options.selection import GROUP, IN_NAMESPACES, NODE, POD, QUEUE
-from runtime.output import Progress
+from runtime.output import Progress, write
 from runtime.text import BadInput, line
 from ui import tables as sheets
 from ui.queues import reader
@@ -98,7 +97,7 @@ def show(known: Known, arguments: argparse.Namespace, wall_s: int) -> None:
 
 def _print(view: msgspec.Struct, tables: Callable[[], Sequence[Sheet]], unread: Sequence[str], output: str) -> None:
     if output in FOR_PROGRAMS:
-        writing.write(view, output)
+        write(view, output)
         return
     sheets.show(list(tables()), unread, Look(is_wide=output == WIDE))
 

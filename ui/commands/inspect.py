@@ -27,8 +27,8 @@ from runtime.output import Progress
 from runtime.text import BadInput, line
 from ui import tables
 from ui.inspect import reader
-from ui.inspect import tables as telling
 from ui.inspect.survey import survey
+from ui.inspect.tables import cluster_sheets, node_sheets, pod_sheets
 from ui.inspect.values import Inspection
 from ui.leaders import Leaders, by_server
 from ui.tables import Sheet
@@ -170,9 +170,9 @@ def _gangs(seen: Inspection, *, wide: bool) -> list[Sheet]:
 
 
 _SHEETS: Final[Mapping[str, Callable[..., list[Sheet]]]] = {
-    CLUSTER: telling.cluster_sheets,
-    NODE: telling.node_sheets,
-    POD: telling.pod_sheets,
+    CLUSTER: cluster_sheets,
+    NODE: node_sheets,
+    POD: pod_sheets,
     GROUP: _gangs,
     QUEUE: _tree,
 }

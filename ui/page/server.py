@@ -11,8 +11,7 @@ Nothing of what pods and people have written gets into HTML here: it goes out as
 
 The page over HTTP: its files, the state, its changes as server-sent events, and the path of one pod. GET only.
 
-Answers that depend on a reader's rights are under ``/api``; the files are the same for all readers. sending.py sends
-the answers.
+Answers that depend on a reader's rights are under ``/api``; the files are the same for all readers.
 """
 
 from __future__ import annotations
@@ -460,7 +459,7 @@ def _event(name: str, frame: Frame, sight: Sight) -> bytes:
     return b"id: %s\nevent: changes\ndata: %s\n\n" % (name.encode(), encode(seen(frame.changes, sight)))
 
 
-#: Four times as many as pages may be open (ui/page/server.py): a browser has some more for all else that it asks.
+#: Four times as many as pages may be open: a browser has some more for all else that it asks.
 CONNECTIONS: Final = 512
 LIMITS: Final = Limits(connections=CONNECTIONS)
 

@@ -121,7 +121,7 @@ class Frames:
     # --- drawing -----------------------------------------------------------------------------------------------------
 
     def note_unusable(self, found: Iterable[UnusableView]) -> None:
-        """Show these free GPUs that fit no pod with the next frame. They are counted elsewhere (unusable.py)."""
+        """Show these free GPUs that fit no pod with the next frame. They are counted elsewhere (watch.py)."""
         self._unusable = {line.cause: line for line in map(draw_unusable, found)}
 
     def draw(self) -> Iterator[None]:

@@ -2,7 +2,7 @@
 
 Each pod of the crowd asks something else and fits nowhere, so none is decided on like another. Some are as large as
 are decided on, some larger. When all of them wait, a tenant of another namespace creates a pod that fits: what it
-costs until it runs, and the longest turn before, are judged (verification/hostile/crowding.py).
+costs until it runs, and the longest turn before, are judged.
 
 How much our components do at a stretch, and for one pod: counted in lines of code that are run, never in time.
 

@@ -24,7 +24,7 @@ from simulator.world import World
 from wire import names
 
 _NAMED: Final = f'"name":"{nominations.NAME}"'.encode()
-#: States that a run comes to if its room has this many of a field (verification/hostile/marks.py).
+#: States that a run comes to if its room has this many of a field.
 OF_ROOM: Final[Mapping[str, str]] = {
     "room made": "nominations",
     "evicted for another pod": "evictions",

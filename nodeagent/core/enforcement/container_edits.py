@@ -2,7 +2,7 @@
 
 Hooks are left out: a hook is a program of the host that runs as root whenever a container starts.
 
-A container names the device ``moorage.dev/limits=POD-UID`` where its Binding did (gpu/agentlimits.py). The runtime
+A container names the device ``moorage.dev/limits=POD-UID`` where its Binding did (gpu/limits.py). The runtime
 refuses a container whose device is not in the file. So a container never starts without its limits.
 
 A container that was started with a folder or file can't be given another one. A pod may be out of all books for longer

@@ -14,8 +14,7 @@ Reading what the control daemon of MPS lists: servers, namespaces and clients. P
 
 Read as documented (NVIDIA, MPS v3 Interface): ``list --format=csv,noheader``, one line each, columns in a fixed order.
 A line that is not of the form counts for nothing, so what it would name is not in place. Names of processes are chosen
-by tenants: they come last in a line, and a line that a name has made is one more client, of any namespace
-(nodeagent/core/mps/control.py).
+by tenants: they come last in a line, and a line that a name has made is one more client, of any namespace.
 """
 
 from __future__ import annotations

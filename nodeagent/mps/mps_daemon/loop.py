@@ -16,10 +16,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from nodeagent.core.mps import control as mpsjoining
 from nodeagent.core.mps import control as mpsnames
 from nodeagent.core.mps import limits
-from nodeagent.core.mps.control import Place, Wanted
+from nodeagent.core.mps.control import Place, Wanted, in_question, joined
 from nodeagent.core.mps.limits import Command, Pauses, Report, write_report
 from nodeagent.listener import Listener
 from nodeagent.mps.mps_daemon.control import Control, Daemon, NoAnswer, Refused, Stopped
@@ -85,8 +84,8 @@ class Keeper:
             # One that was just started does not answer yet; none is started beside one that answers.
             why = self._daemon.tend(self._clock_ns()) or f"the MPS control daemon does not answer: {error}"
             return Report(why=why, is_down=True)
-        pods = {one.pid: self._pod_of(one.pid) for one in mpsjoining.in_question(self._joined, said)}
-        self._joined = mpsjoining.joined(self._joined, said, pods)
+        pods = {one.pid: self._pod_of(one.pid) for one in in_question(self._joined, said)}
+        self._joined = joined(self._joined, said, pods)
         if wanted is None:
             return Report()
         refused, asked = "", limits.commands(wanted, said, pipes=pipes)

@@ -31,8 +31,19 @@ from podgrouper.core.case import Case, Kind
 from podgrouper.core.foreign import coscheduling, koordinator, upstream, volcano
 from podgrouper.core.owner_chain import named
 from podgrouper.core.rules import alone
-from wire import gangs as gangwords
 from wire import names
+from wire.gangs import (
+    ALL,
+    COSCHEDULING_GROUP,
+    KOORDINATOR_LEAST,
+    KOORDINATOR_NAME,
+    SIGS_GROUP,
+    SIGS_LEAST,
+    SIGS_NAME,
+    VOLCANO_GROUP,
+    VOLCANO_LEAST,
+    VOLCANO_OWN_GROUP,
+)
 
 #: What Kubernetes takes as the name of an object.
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
@@ -45,7 +56,7 @@ _UPSTREAM: Final[Word] = (SPEC, "schedulingGroup.podGroupName")
 #: Kubernetes 1.35, where the Workload has the group.
 _UPSTREAM_BEFORE: Final[Word] = (SPEC, "workloadRef.name")
 Written = Mapping[Word, str]
-_ALL: Final = frozenset(gangwords.ALL)
+_ALL: Final = frozenset(ALL)
 #: Reads the PodGroup of the other scheduler, for one pod of it.
 Rule = Callable[[Json, Case], Shape]
 
@@ -85,31 +96,31 @@ FORMS: Final[tuple[Form, ...]] = (
     ),
     Form(
         system="coscheduling",
-        names=((LABEL, gangwords.COSCHEDULING_GROUP),),
+        names=((LABEL, COSCHEDULING_GROUP),),
         api_group="scheduling.x-k8s.io",
         version="v1alpha1",
         rule=coscheduling.shape,
     ),
     Form(
         system="volcano",
-        names=((ANNOTATION, gangwords.VOLCANO_GROUP), (ANNOTATION, gangwords.VOLCANO_OWN_GROUP)),
+        names=((ANNOTATION, VOLCANO_GROUP), (ANNOTATION, VOLCANO_OWN_GROUP)),
         api_group="scheduling.volcano.sh",
         version="v1beta1",
         rule=volcano.shape,
         # Volcano reads it on owners, and only for pods that name no PodGroup.
-        beside=((ANNOTATION, gangwords.VOLCANO_LEAST),),
+        beside=((ANNOTATION, VOLCANO_LEAST),),
     ),
     Form(
         system="koordinator",
         names=(
-            (ANNOTATION, gangwords.KOORDINATOR_NAME),
-            (LABEL, gangwords.SIGS_GROUP),
-            (LABEL, gangwords.SIGS_NAME),
+            (ANNOTATION, KOORDINATOR_NAME),
+            (LABEL, SIGS_GROUP),
+            (LABEL, SIGS_NAME),
         ),
         api_group="scheduling.sigs.k8s.io",
         version="v1alpha1",
         rule=koordinator.shape,
-        least=((LABEL, gangwords.SIGS_LEAST), (ANNOTATION, gangwords.KOORDINATOR_LEAST)),
+        least=((LABEL, SIGS_LEAST), (ANNOTATION, KOORDINATOR_LEAST)),
     ),
 )
 _SYSTEMS: Final = ", ".join(form.system for form in FORMS)
@@ -170,7 +181,7 @@ def _written(pod: Json) -> Written:
     for place in (LABEL, ANNOTATION):
         texts = fields.at(pod, place)
         if isinstance(texts, Mapping) and not _ALL.isdisjoint(texts):
-            found |= {(place, name): texts[name] for name in gangwords.ALL if isinstance(texts.get(name), str)}
+            found |= {(place, name): texts[name] for name in ALL if isinstance(texts.get(name), str)}
     upstream_words = {word: fields.text(pod, f"{SPEC}.{word[1]}") for word in (_UPSTREAM, _UPSTREAM_BEFORE)}
     if any(upstream_words.values()) and fields.annotations_of(pod).get(names.IGNORE_WORKLOAD_API) != "true":
         found |= upstream_words

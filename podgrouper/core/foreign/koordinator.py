@@ -12,7 +12,12 @@ from typing import Any, Final
 from podgrouper.core import fields
 from podgrouper.core.answers import Json, Shape
 from podgrouper.core.case import Case
-from wire import gangs as gangwords
+from wire.gangs import (
+    KOORDINATOR_GROUPS,
+    KOORDINATOR_MATCH_POLICY,
+    KOORDINATOR_MATCH_POLICY_ALIAS,
+    KOORDINATOR_TOPOLOGY,
+)
 
 _ONLY_WAITING: Final = "only-waiting"
 _MUST_GATHER: Final = "MustGather"
@@ -27,20 +32,20 @@ def shape(group: Json, _: Case) -> Shape:
 def check(obj: Json, name: str) -> None:
     """Refuse what annotations of a PodGroup, or of a pod of gang ``name``, ask beyond a minimum."""
     written = fields.annotations_of(obj)
-    policy = written.get(gangwords.KOORDINATOR_MATCH_POLICY) or written.get(gangwords.KOORDINATOR_MATCH_POLICY_ALIAS)
+    policy = written.get(KOORDINATOR_MATCH_POLICY) or written.get(KOORDINATOR_MATCH_POLICY_ALIAS)
     if policy == _ONLY_WAITING:
-        field = f"metadata.annotations[{gangwords.KOORDINATOR_MATCH_POLICY}]"
+        field = f"metadata.annotations[{KOORDINATOR_MATCH_POLICY}]"
         raise fields.not_carried_out(obj, field, policy, "once-satisfied, waiting-and-running")
     own = f"{fields.text(obj, 'metadata.namespace')}/{name}"
-    gangs = _json(obj, gangwords.KOORDINATOR_GROUPS, [])
+    gangs = _json(obj, KOORDINATOR_GROUPS, [])
     if not isinstance(gangs, list) or any(each != own for each in gangs):
-        field = f"metadata.annotations[{gangwords.KOORDINATOR_GROUPS}]"
-        raise fields.not_carried_out(obj, field, written[gangwords.KOORDINATOR_GROUPS], f"no gang beside {own}")
-    spec = _json(obj, gangwords.KOORDINATOR_TOPOLOGY, {})
+        field = f"metadata.annotations[{KOORDINATOR_GROUPS}]"
+        raise fields.not_carried_out(obj, field, written[KOORDINATOR_GROUPS], f"no gang beside {own}")
+    spec = _json(obj, KOORDINATOR_TOPOLOGY, {})
     layers = fields.at(spec, "gatherStrategy") or []
     if not isinstance(layers, list) or any(fields.at(each, "strategy") == _MUST_GATHER for each in layers):
-        field = f"metadata.annotations[{gangwords.KOORDINATOR_TOPOLOGY}]"
-        text = written[gangwords.KOORDINATOR_TOPOLOGY]
+        field = f"metadata.annotations[{KOORDINATOR_TOPOLOGY}]"
+        text = written[KOORDINATOR_TOPOLOGY]
         raise fields.not_carried_out(obj, field, text, "strategies PreferGather, which are a preference")
 
 

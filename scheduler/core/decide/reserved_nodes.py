@@ -4,7 +4,7 @@ A look for more costs a walk over all that waits for room, so there is one a sec
 or somebody's patience has ended; and one of them tries one group: of the first groups of each queue without reserved
 nodes the one that has waited longest. A group that can have none keeps none from those behind it: it is passed over,
 and tried again when something has changed. What ends a reservation at once is looked at in each decision
-(queues/berths.py).
+(queues/reserved_nodes.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who sleeps because its queue holds it back, or because nodes are reserved for others (queues/berths.py).
+"""Who sleeps because its queue holds it back, or because nodes are reserved for others (queues/reserved_nodes.py).
 
 Those that would use the same in one queue are in one line, by rank. When the queue may take some of them, the first few
 wake, or as many as it may take: of ten thousand that wait at a limit, a GPU that comes free wakes some thirty.

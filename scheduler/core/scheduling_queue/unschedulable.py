@@ -1,7 +1,7 @@
 """Verdicts that are kept: classes and gangs that fitted nowhere, until something changes that may help them.
 
 A class fits if it fits on one node. So a class that fitted nowhere still fits nowhere if no node has changed since in a
-way that may help (changed_nodes.py), or none of those that have changed passes the class's plain sums (hints.py).
+way that may help (nodes/ledger.py), or none of those that have changed passes the class's plain sums (hints.py).
 
 A gang starts whole or not at all, so one try can't be divided between decisions: 5,000 members take some 200 ms. What
 is bounded is how often a large start may be tried in vain.
