@@ -51,7 +51,8 @@ help:
 	@echo 'make demo          the scheduler at work on simulated GPUs, no cluster needed'
 	@echo 'make ui            the web page of a simulated cluster at work; ARGS="--nodes 500x8x80GiB"'
 	@echo 'make test          tests that need Python and PyPI only; no real control plane, no long searches'
-	@echo 'make test-all      all tests, with a real control plane (built once from Go modules, 7 to 12 minutes)'
+	@echo 'make test-all      all tests, with a real control plane (built once from Go modules, 7 to 12 minutes) and controllers'
+	@echo '                   of other projects (built likewise: JobSet, LeaderWorkerSet, Kueue; 17 minutes of CPU time)'
 	@echo 'make node-test     tests on a real kubelet with containerd, runc and emulated GPUs: part of make test-all where'
 	@echo '                   root, containerd and runc are; make node-install gets them from Debian'
 	@echo 'make browser-install  Chromium from Debian and axe-core from npm: without them tests of the page are left out'
@@ -73,8 +74,8 @@ help:
 	@echo 'make images        our images as OCI archives in build/images; needs Debian, but no engine, registry or root'
 	@echo 'make chart         renew what of helm/moorage is made from the code'
 	@echo 'make docs          the documentation as a site, in build/site'
-	@echo 'make settings      renew the tables of docs/settings.md, which are made from the code'
-	@echo 'make metrics       renew the tables of docs/metrics.md'
+	@echo 'make settings      renew the tables of docs/reference/settings.md, which are made from the code'
+	@echo 'make metrics       renew the tables of docs/reference/metrics.md'
 	@echo 'make reference     renew those of docs/reference: custom resources, names, events, workloads, XIDs'
 	@echo 'make clean         remove environments and caches (not the programs of the control plane)'
 
@@ -96,13 +97,12 @@ GO_PROGRAMS = GOMAXPROCS=1 GOGC=400 GOMEMLIMIT=1GiB
 NODE_TESTS = $(GO_PROGRAMS) $(BIN)/pytest -n $(call waiting,2) --maxprocesses 4 --dist worksteal -m node $(ARGS)
 
 # Each process has control planes of its own; the tests of a file share one, in their order. They wait half of the time.
-CLUSTER_TESTS = $(GO_PROGRAMS) $(BIN)/pytest -n $(call waiting,1) --maxprocesses 4 --dist loadfile --no-loadscope-reorder -m cluster $(ARGS)
+CLUSTER_TESTS = $(GO_PROGRAMS) $(BIN)/pytest -n $(call waiting,1) --maxprocesses 4 --dist loadfile --no-loadscope-reorder -m 'cluster and not nightly' $(ARGS)
 
 test-all: $(READY)
 	$(BIN)/python -m tools.controlplane
-	$(BIN)/python -m tools.helmprogram
-	$(BIN)/python -m tools.alertprogram
-	$(BIN)/python -m tools.etcdutlprogram
+	$(BIN)/python -m tools.goprogram helm alerttest etcdutl
+	$(BIN)/python -m tools.controllers
 	$(BIN)/python -m tools.kubeoracle.program
 	$(BIN)/python -m tools.kubeoracle.harvest.making
 	@$(BIN)/python -m tools.browser check
@@ -180,12 +180,12 @@ mutants: $(READY)
 
 # Each day has 100,000 seeds of its own. All searches run, also after one that failed.
 DATE ?= $(shell date -u +%Y%m%d)
-NIGHTLY = $(MAKE) --keep-going --jobs 1 nightly-mutants nightly-soak nightly-enumerate nightly-model nightly-chaos nightly-whole nightly-properties nightly-oracle
+NIGHTLY = $(MAKE) --keep-going --jobs 1 nightly-mutants nightly-soak nightly-enumerate nightly-model nightly-chaos nightly-whole nightly-properties nightly-oracle nightly-controllers
 nightly: $(READY)
 	@echo 'nightly: DATE=$(DATE)'
 	$(NIGHTLY) DATE=$(DATE)
 
-.PHONY: nightly-mutants nightly-soak nightly-enumerate nightly-model nightly-chaos nightly-whole nightly-properties nightly-oracle
+.PHONY: nightly-mutants nightly-soak nightly-enumerate nightly-model nightly-chaos nightly-whole nightly-properties nightly-oracle nightly-controllers
 nightly-mutants:
 	$(MAKE) mutants MUTANTS_SEED=$(DATE)
 nightly-soak:
@@ -203,11 +203,15 @@ nightly-oracle:
 # Those of which make test-all runs a slice (tests/test_whole.py).
 nightly-whole:
 	MOORAGE_WHOLE=1 $(GO_PROGRAMS) $(BIN)/pytest -n 2 --dist loadfile tests/e2e/test_bulk.py tests/e2e/test_numbers.py tests/e2e/test_beside_kube_scheduler.py \
-	tests/e2e/test_leaders.py tests/e2e/test_placing_stories.py tests/e2e/test_restarts.py tests/e2e/test_room_stories.py
+	tests/e2e/test_leaders.py tests/e2e/test_placing_stories.py tests/e2e/test_restarts.py
 	MOORAGE_WHOLE=1 $(BIN)/pytest -n 2 --dist loadfile -m 'not cluster and not node' tests/verification tests/simulation tests/simulator \
 	tests/oracle tests/admission/test_every_cost.py tests/ui/page tests/scheduler/test_leaders.py tests/scheduler/what_if tests/tools/test_installed.py \
 	tests/browser/test_axe.py tests/helm/test_rendering.py
-# Ten times the examples of make test-all and more, other ones each time, and all seeds.
+# With those whose tests make test-all leaves out.
+nightly-controllers:
+	$(BIN)/python -m tools.controllers --all
+	$(GO_PROGRAMS) $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m controllers tests/controllers
+# Twenty times the examples of make test-all and more, other ones each time, and all seeds.
 nightly-properties:
 	MOORAGE_WHOLE=1 $(BIN)/pytest -n 2 --dist worksteal -m 'not cluster and not node' tests/admission tests/cli tests/runtime tests/ui tests/gpu tests/kube tests/sharing \
 	tests/scheduler/core tests/nodeagent/core tests/wire
@@ -257,11 +261,11 @@ pins: $(READY)
 chart: $(READY)
 	$(BIN)/python -m tools.chart write
 
-# The tables of docs/settings.md.
+# The tables of docs/reference/settings.md.
 settings: $(READY)
 	$(BIN)/python -m tools.settingsdoc write
 
-# The tables of docs/metrics.md.
+# The tables of docs/reference/metrics.md.
 metrics: $(READY)
 	$(BIN)/python -m tools.metricspage
 

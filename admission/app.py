@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import anyio
 from anyio.abc import TaskStatus
@@ -11,11 +13,12 @@ from admission.certificates.tls import Shown
 from admission.namespaces import NamespaceChoices
 from admission.objects.review import KnownQueues, ObjectAdmission
 from admission.review import PodAdmission
-from admission.server import Endpoint, Observer, Unobserved, WebhookServer
+from admission.server import Endpoint, ReviewAnswered, WebhookServer
 from admission.settings import Settings
-from admission.tracing import Traced
+from admission.tracing import PodTraces
 from kube.client.api import Api
 from kube.client.resources import NAMESPACES
+from kube.telemetry.logevents import EventSink, ignore
 from kube.telemetry.tracing import Tracer
 from kube.watch.reflector import Reflector
 
@@ -28,7 +31,8 @@ async def run(  # noqa: PLR0913 - keywords, each a part that a test may replace
     shown: Shown,
     rng: random.Random,
     stop: anyio.Event,
-    observer: Observer | None = None,
+    emit: EventSink[ReviewAnswered] = ignore,
+    show_watches: Callable[[Sequence[Reflector[Any]]], None] = ignore,
     tracer: Tracer | None = None,
     task_status: TaskStatus[int] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -39,14 +43,11 @@ async def run(  # noqa: PLR0913 - keywords, each a part that a test may replace
     """
     choices = NamespaceChoices(settings.choices)
     reflector = Reflector(api, NAMESPACES, choices, rng=rng)
-    traces = Traced(tracer, rng=rng) if tracer is not None else None
+    traces = PodTraces(tracer, rng=rng) if tracer is not None else None
     admission = PodAdmission(settings, rng=rng, choices_of=choices, traces=traces)
-    observer = observer or Unobserved()
-    observer.watches([reflector])
+    show_watches([reflector])
     objects = ObjectAdmission(KnownQueues(api))
-    server = WebhookServer(
-        admission, endpoint, shown, is_ready=reflector.synced.is_set, observer=observer, objects=objects
-    )
+    server = WebhookServer(admission, endpoint, shown, is_ready=reflector.synced.is_set, emit=emit, objects=objects)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(reflector.run)
         task_status.started(await tasks.start(server.run))

@@ -69,7 +69,7 @@ def adoption_manifest(
     exempt: tuple[str, ...] = EXEMPT,
     timeout_s: int = 5,
 ) -> Manifest:
-    """Return the configuration that makes pods ours in namespaces that say so (admission/adoption.py).
+    """Return the configuration that makes pods ours in namespaces that say so (admission/settings.py).
 
     It fails closed, so while nobody answers no pod of another scheduler is made in those namespaces: one that is let by
     stays another scheduler's for good. It may be left out where no namespace is to say so.

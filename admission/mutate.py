@@ -17,7 +17,7 @@ All on the raw pod, and the same again on a pod that has it already (docs/design
 
 The PodGroup that a new pod will have, named on it where that can be told from the pod (docs/grouping.md).
 
-``moorage workloads`` makes the PodGroup when it sees the pod, and has one write less for each pod then. A pod without
+``moorage podgrouper`` makes the PodGroup when it sees the pod, and has one write less for each pod then. A pod without
 an owner is never given the annotation: KAI's pod-grouper would leave it alone for ever (kai-contract, erratum 10).
 
 A ConfigMap prefix for a pod, as KAI makes it (kai-contract 1.3 step 2), valid for every pod that can come.
@@ -37,7 +37,6 @@ from typing import Any, Final
 
 import msgspec
 
-from admission import guard as device_guard
 from admission import handover, protected
 from admission.handover import with_env_first
 from admission.raw_pod import Raw, rewritten
@@ -200,7 +199,7 @@ def mutated(pod: Raw, *, choices: Choices, settings: Settings, rng: random.Rando
         return translation
     shared = shared_containers(translation.request)
     clean = translated(protected.stripped(handover.without_leftovers(pod)), translation)
-    if settings.are_grouped:
+    if settings.workloads_are_grouped:
         clean = grouped(clean)
     clean = claimable(clean, translation, is_on=settings.shares_by_claims)
     keys = {ref.key for ref in shared}
@@ -209,7 +208,7 @@ def mutated(pod: Raw, *, choices: Choices, settings: Settings, rng: random.Rando
         clean = handover.without_variables(clean, keys, limits.VARIABLES)
     reading = handover.by_origin(clean, bound_pod.env_names(translation))
     given = _handed_over(reading, shared, settings=settings, rng=rng) if shared else reading
-    guarded = device_guard.guarded(given, shared=keys, guard=choices.guard, renamed=settings.gpu_resources)
+    guarded = handover.guarded(given, shared=keys, guard=choices.guard, renamed=settings.gpu_resources)
     return Mutated(guarded, translation.notes, (pod["spec"].get("nodeName") or "") if shared else "")
 
 

@@ -26,11 +26,12 @@ from admission import cel, node_policies, protected
 from admission.settings import Guard
 from gpu import book
 from gpu.node_resources import MIG_RESOURCE
-from wire import names
+from wire import gangs, names
 
 _POLICY_QUEUES: Final = "moorage-queues"
 _POLICY_DEVICES: Final = "moorage-visible-devices"
 _POLICY_PRIORITY: Final = "moorage-priority"
+_POLICY_GANGS: Final = "moorage-stateful-gangs"
 
 _GROUP_OF_POD: Final = "{0}.?metadata.?annotations[?" + cel.text(names.POD_GROUP_NAME) + "].orValue('')"
 _BRINGS_NODE: Final = "{0}.?spec.?nodeName.orValue('') != ''"
@@ -78,6 +79,32 @@ def bound_queues(scheduler_name: str) -> cel.Manifest:
                 " || request.operation == 'UPDATE' && variables.queue == variables.before",
                 "variables.field + ' is \"' + variables.queue"
                 " + '\"; allowed in namespace ' + request.namespace + ': ' + variables.allowed.join(', ')",
+            )
+        ],
+    )
+
+
+def stateful_gangs(scheduler_name: str) -> cel.Manifest:
+    """A StatefulSet of ours asks for several pods at once only if it makes them at once.
+
+    One that was let in before is judged again only when what it asks for changes.
+    """
+    said = "{0}.?metadata.?annotations[?" + cel.text(names.BATCH_MIN_MEMBER) + "].orValue('1')"
+    return cel.policy(
+        _POLICY_GANGS,
+        rules=[cel.rule("apps", ["statefulsets"], ["CREATE", "UPDATE"])],
+        conditions={"ours": f"object.spec.template.spec.?schedulerName.orValue('') == {cel.text(scheduler_name)}"},
+        variables={
+            "said": said.format("object"),
+            "before": f"oldObject == null ? '1' : {said.format('oldObject')}",
+            "policy": "object.spec.?podManagementPolicy.orValue('')",
+        },
+        validations=[
+            (
+                f"variables.said.matches('^0*1$') || variables.policy == {cel.text(gangs.PARALLEL)}"
+                " || request.operation == 'UPDATE' && variables.said == variables.before",
+                f"'metadata.annotations[{names.BATCH_MIN_MEMBER}] is \"' + variables.said + '\"; allowed: ' + "
+                f"{cel.text(gangs.IN_ORDER)}",
             )
         ],
     )
@@ -220,6 +247,7 @@ def policy_manifests(
         bound_queues(scheduler_name),
         guarded_devices(scheduler_name, runtime_class=runtime_class),
         reserved_priority(reservation_namespace),
+        stateful_gangs(scheduler_name),
         node_policies.own_node(who.node_agent),
         node_policies.own_reservations(who.node_agent, reservation_namespace),
         node_policies.own_events(who.node_agent),
@@ -318,12 +346,6 @@ def _reservations(who: Identities, namespace: str) -> cel.Manifest:
 
     The agent of its node may say it first, and mark that it did (docs/design/protocol.md, Told early).
     """
-    identity = f"key in {cel.texts(protected.IDENTITY)}"
-    other = f"!({identity})"
-    is_reservation = (
-        "{0}.metadata.?labels[?" + cel.text(names.APP_LABEL) + "].orValue('') == " + cel.text(names.RESERVATION_APP)
-    )
-    book_of = "oldObject.metadata.?annotations[?" + cel.text(names.TENANTS) + "].orValue('')"
     return cel.policy(
         _POLICY_RESERVATIONS,
         rules=[cel.rule("", cel.PODS, ["CREATE", "UPDATE"]), cel.rule("", ["pods"], ["DELETE"])],
@@ -331,53 +353,67 @@ def _reservations(who: Identities, namespace: str) -> cel.Manifest:
             "namespace": f"request.namespace == {cel.text(namespace)}",
             "not-ours": f"!({cel.is_user(who.ours)})",
         },
-        variables=cel.MAPS
-        | {
-            "was": f"oldObject != null && {is_reservation.format('oldObject')}",
-            "is": f"object != null && {is_reservation.format('object')}",
-            "inside": f"request.userInfo.username == {cel.text(who.reservation)}",
-            "itself": f"{cel.claim(_POD_NAME_CLAIM)} == [request.name]"
-            f" && oldObject != null && {cel.claim(_POD_UID_CLAIM)} == [oldObject.metadata.uid]",
-            "agent": f"request.userInfo.username == {cel.text(who.node_agent)} && oldObject != null"
-            f" && {cel.claim(_NODE_NAME_CLAIM)} == [oldObject.spec.?nodeName.orValue('')]",
-            "told": cel.changed("annotations", f"key in {cel.texts(protected.TOLD)}"),
-            "elsewhere": f"{cel.changed('annotations', other)} + {cel.changed('labels', 'true')}",
-            "oldFinalizers": "oldObject == null ? [] : oldObject.metadata.?finalizers.orValue([])",
-            "newFinalizers": "object == null ? [] : object.metadata.?finalizers.orValue([])",
-            "bookHeld": f"{cel.text(names.BOOK_FINALIZER)} in variables.oldFinalizers",
-            "bookKept": f"{cel.text(names.BOOK_FINALIZER)} in variables.newFinalizers",
-            "lifeCycle": f"{cel.is_user(who.life_cycle_users)}"
-            f" || request.userInfo.?groups.orValue([]).exists(group, group in {cel.texts(who.life_cycle_groups)})",
-        },
-        validations=[
-            (
-                "request.operation == 'DELETE' || variables.is == variables.was",
-                "'reservation pods are made by the binder only, and stay what they are'",
-            ),
-            (
-                "request.operation != 'DELETE' || !variables.was || variables.lifeCycle"
-                f" || {book_of} == {cel.text(book.render(book.EMPTY))}",
-                "'the device of this reservation pod has tenants: delete those, and it goes too'",
-            ),
-            (
-                "request.operation != 'UPDATE' || !variables.was || variables.bookHeld == variables.bookKept",
-                f"'only the binder may add or remove the finalizer {names.BOOK_FINALIZER}'",
-            ),
-            (
-                "request.operation != 'UPDATE' || !variables.was || variables.told.size() == 0"
-                f" || variables.inside || variables.agent || {cel.is_user(who.device_tellers)}",
-                "'only the process inside a reservation pod, and the agent of its node, may write '"
-                " + variables.told.join(', ')",
-            ),
-            (
-                "!variables.inside || request.operation == 'UPDATE' && request.?subResource.orValue('') == ''"
-                " && variables.was && variables.itself && variables.elsewhere.size() == 0"
-                " && variables.oldFinalizers == variables.newFinalizers && object.spec == oldObject.spec"
-                " && object.metadata.?ownerReferences == oldObject.metadata.?ownerReferences",
-                "'a reservation pod may only say which device it holds, and only of itself'",
-            ),
-        ],
+        variables=cel.MAPS | _reservation_variables(who),
+        validations=_reservation_rules(who),
     )
+
+
+def _reservation_variables(who: Identities) -> dict[str, str]:
+    """Variables of the rules for reservation pods."""
+    other = f"!(key in {cel.texts(protected.IDENTITY)})"
+    is_reservation = (
+        "{0}.metadata.?labels[?" + cel.text(names.APP_LABEL) + "].orValue('') == " + cel.text(names.RESERVATION_APP)
+    )
+    return {
+        "was": f"oldObject != null && {is_reservation.format('oldObject')}",
+        "is": f"object != null && {is_reservation.format('object')}",
+        "inside": f"request.userInfo.username == {cel.text(who.reservation)}",
+        "itself": f"{cel.claim(_POD_NAME_CLAIM)} == [request.name]"
+        f" && oldObject != null && {cel.claim(_POD_UID_CLAIM)} == [oldObject.metadata.uid]",
+        "agent": f"request.userInfo.username == {cel.text(who.node_agent)} && oldObject != null"
+        f" && {cel.claim(_NODE_NAME_CLAIM)} == [oldObject.spec.?nodeName.orValue('')]",
+        "told": cel.changed("annotations", f"key in {cel.texts(protected.TOLD)}"),
+        "elsewhere": f"{cel.changed('annotations', other)} + {cel.changed('labels', 'true')}",
+        "oldFinalizers": "oldObject == null ? [] : oldObject.metadata.?finalizers.orValue([])",
+        "newFinalizers": "object == null ? [] : object.metadata.?finalizers.orValue([])",
+        "bookHeld": f"{cel.text(names.BOOK_FINALIZER)} in variables.oldFinalizers",
+        "bookKept": f"{cel.text(names.BOOK_FINALIZER)} in variables.newFinalizers",
+        "lifeCycle": f"{cel.is_user(who.life_cycle_users)}"
+        f" || request.userInfo.?groups.orValue([]).exists(group, group in {cel.texts(who.life_cycle_groups)})",
+    }
+
+
+def _reservation_rules(who: Identities) -> list[tuple[str, str]]:
+    """Rules for reservation pods, each with the message of a refusal."""
+    book_of = "oldObject.metadata.?annotations[?" + cel.text(names.TENANTS) + "].orValue('')"
+    return [
+        (
+            "request.operation == 'DELETE' || variables.is == variables.was",
+            "'reservation pods are made by the binder only, and stay what they are'",
+        ),
+        (
+            "request.operation != 'DELETE' || !variables.was || variables.lifeCycle"
+            f" || {book_of} == {cel.text(book.render(book.EMPTY))}",
+            "'the device of this reservation pod has tenants: delete those, and it goes too'",
+        ),
+        (
+            "request.operation != 'UPDATE' || !variables.was || variables.bookHeld == variables.bookKept",
+            f"'only the binder may add or remove the finalizer {names.BOOK_FINALIZER}'",
+        ),
+        (
+            "request.operation != 'UPDATE' || !variables.was || variables.told.size() == 0"
+            f" || variables.inside || variables.agent || {cel.is_user(who.device_tellers)}",
+            "'only the process inside a reservation pod, and the agent of its node, may write '"
+            " + variables.told.join(', ')",
+        ),
+        (
+            "!variables.inside || request.operation == 'UPDATE' && request.?subResource.orValue('') == ''"
+            " && variables.was && variables.itself && variables.elsewhere.size() == 0"
+            " && variables.oldFinalizers == variables.newFinalizers && object.spec == oldObject.spec"
+            " && object.metadata.?ownerReferences == oldObject.metadata.?ownerReferences",
+            "'a reservation pod may only say which device it holds, and only of itself'",
+        ),
+    ]
 
 
 def _hand_over(who: Identities) -> cel.Manifest:

@@ -24,6 +24,7 @@ ANNOTATIONS: Final = (
     names.GPU_PORTION_ANNOTATION,
     names.TENANTS,
     names.SCALES_FOR,
+    names.GPU_MEMORY_RESERVE,
 )
 ANNOTATION_PREFIXES: Final = (names.VISIBLE_DEVICES_PREFIX, names.ENV_PREFIX)
 #: How further ones begin and end: where NvFractions is installed, its daemon gives a container what stands there.
@@ -36,7 +37,7 @@ LABEL_PREFIXES: Final = (names.MULTI_GPU_GROUP_LABEL_PREFIX,)
 #: Annotations by which a reservation pod says which device it holds. On any other pod they mean nothing.
 IDENTITY: Final = (names.RESERVE_FOR_GPU_INDEX, names.DEVICE_INDEX, names.DEVICE_MEMORY)
 #: Those, and the one by which the node agent marks that it wrote them before the process inside ran.
-TOLD: Final = (*IDENTITY, names.WITNESS)
+TOLD: Final = (*IDENTITY, names.DEVICE_REPORTER)
 
 #: Annotations that the webhook itself writes into a new pod; fixed from then on. A record may be brought along: it is
 #: an ask like any other (gpu/record.py).

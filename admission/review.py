@@ -14,17 +14,15 @@ from typing import Any, Final
 
 import msgspec
 
-from admission import guard as device_guard
-from admission import raw_pod, validate
-from admission.adoption import adopted, may_be_adopted, names_gpus, ours
+from admission import handover, raw_pod, validate
 from admission.envelope import MalformedReview, Request, Review, diff, parsed, response
 from admission.mutate import Mutated, mutated
 from admission.raw_pod import Raw
-from admission.settings import Choices, Guard, Settings
+from admission.settings import Choices, Guard, Settings, adopted, may_be_adopted, names_gpus, ours
+from admission.tracing import PodTraces
 from admission.tracing import Review as Reviewed
-from admission.tracing import Traces, Untraced
 from gpu import messages
-from gpu.manifests import ignored_keys
+from gpu.keys import ignored_keys
 from gpu.translation import Refusal, told
 from kube.telemetry.logevents import LogEvent, about
 from wire.core import Pod
@@ -67,16 +65,20 @@ class PodAdmission:
         *,
         rng: random.Random,
         choices_of: ChoicesOf | None = None,
-        traces: Traces | None = None,
+        traces: PodTraces | None = None,
     ) -> None:
         self.settings = settings
-        self._traces = traces or Untraced()
+        self._traces = traces
         self._rng = rng
         self._choices_of = choices_of or (lambda _: settings.choices)
 
+    def _now_ns(self) -> int:
+        """Wall time; 0 if nothing is traced."""
+        return 0 if self._traces is None else self._traces.now_ns()
+
     def mutating(self, review: Review) -> Review:
         """Answer a review of the mutating webhook: a patch, nothing, or a refusal. Raises MalformedReview."""
-        began_ns = self._traces.now_ns()
+        began_ns = self._now_ns()
         request = parsed(review)
         pod = _shaped(request.object, "object")
         if not self._is_ours(pod):
@@ -92,15 +94,15 @@ class PodAdmission:
             return self._refused(request, reviewed, told(choices))
         if request.sub_resource == _EPHEMERAL:
             known = _ephemeral(_pod(request.old_object, "oldObject"))
-            return _patched(request, pod, device_guard.guarded_ephemeral(pod, known=known, guard=choices.guard))
+            return _patched(request, pod, handover.guarded_ephemeral(pod, known=known, guard=choices.guard))
         if not _is_new(request):
             return _allowed(request)
         after = mutated(pod, choices=choices, settings=self.settings, rng=self._rng)
         if isinstance(after, Refusal):
             return self._refused(request, reviewed, told(after))
-        marked = self._traces.marked(reviewed, after.pod)
+        marked = after.pod if self._traces is None else self._traces.marked(reviewed, after.pod)
         answer = _patched(request, pod, marked, warnings=_warnings(pod, after))
-        trace = {} if request.dry_run else self._traces.admitted(reviewed, marked)
+        trace = {} if request.dry_run or self._traces is None else self._traces.admitted(reviewed, marked)
         if "patch" in answer["response"]:
             extra = about(LogEvent.POD_ADMITTED, pod=reviewed.place, dry_run=request.dry_run, **trace)
             _log.info("admitted", extra=extra)
@@ -127,7 +129,7 @@ class PodAdmission:
 
     def validating(self, review: Review) -> Review:
         """Answer a review of the validating webhook: yes or a refusal. Raises MalformedReview."""
-        began_ns = self._traces.now_ns()
+        began_ns = self._now_ns()
         request = parsed(review)
         if request.operation not in {"CREATE", "UPDATE"}:
             return _allowed(request)
@@ -144,7 +146,7 @@ class PodAdmission:
 
     def _refused(self, request: Request, reviewed: Reviewed, message: str) -> Review:
         is_real = _is_new(request) and not request.dry_run
-        trace = self._traces.refused(reviewed) if is_real else {}
+        trace = self._traces.refused(reviewed) if is_real and self._traces is not None else {}
         extra = about(LogEvent.POD_REFUSED, pod=reviewed.place, dry_run=request.dry_run, **trace)
         _log.info("%s", message, extra=extra)
         status = {"code": 403, "reason": "Forbidden", "message": message}
@@ -165,7 +167,7 @@ class PodAdmission:
             )
             return validate.refusal_of_new(pod, choices=choices, renamed=renamed, may_be_critical=may_be_critical)
         known = _ephemeral(_pod(request.old_object, "oldObject"))
-        return None if choices.guard is Guard.OFF else device_guard.forbidden_ephemeral(pod, known=known)
+        return None if choices.guard is Guard.OFF else handover.forbidden_ephemeral(pod, known=known)
 
     def _excess(self, request: Request, pod: Raw) -> Refusal | None:
         """Why a pod is too large to be read. One that came before there was a bound may be changed, but not grow."""
@@ -237,7 +239,8 @@ def _warnings(pod: Raw, made: Mutated) -> list[str]:
     """Warnings that kubectl shows to the pod's creator: texts whose meaning differs from what they suggest."""
     texts = [messages.note_text(note) for note in made.notes]
     texts += [messages.lost_text(made.lost_on)] if made.lost_on else []
-    ignored = islice(ignored_keys(msgspec.convert(pod, Pod)), _MOST_IGNORED)
+    meta = pod["metadata"]
+    ignored = islice(ignored_keys(meta.get("labels"), meta.get("annotations")), _MOST_IGNORED)
     texts += [f"{each.key} {each.text}" for each in ignored]
     return [text if len(text) <= _LONGEST_WARNING else f"{text[: _LONGEST_WARNING - 3]}..." for text in texts]
 

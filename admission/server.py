@@ -3,7 +3,7 @@
 The API server speaks HTTP/1.1 to webhooks on purpose and keeps connections alive. aiohttp.web serves it in the same
 process and task group as everything else.
 
-What of the webhooks is counted, as values; the metrics library is used by runtime/metrics, not here.
+How each review was answered is sent as an event; runtime/processes/admission.py counts it.
 """
 
 from __future__ import annotations
@@ -11,23 +11,22 @@ from __future__ import annotations
 import enum
 import logging
 import re
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
 
 import anyio
 import anyio.lowlevel
 import msgspec
 from aiohttp import web
 from anyio.abc import TaskStatus
-from typing_extensions import override
 
 from admission.certificates.tls import Shown
 from admission.connections import Entrance, Limits, listen
 from admission.envelope import MalformedReview, Review
 from admission.objects.review import ObjectAdmission
 from admission.review import PodAdmission
+from kube.telemetry.logevents import EventSink, ignore
 from kube.telemetry.loglevel import LogLevel
-from kube.watch.reflector import Reflector
 
 
 class Answered(enum.Enum):
@@ -44,28 +43,12 @@ class Answered(enum.Enum):
     FAILED = "failed"
 
 
-class Observer(Protocol):
-    """Is called with what happens. It must not raise, and returns within microseconds."""
+class ReviewAnswered(msgspec.Struct, frozen=True, gc=False):
+    """``webhook`` answered a review, this long after the review began to arrive."""
 
-    def watches(self, reflectors: Sequence[Reflector[Any]]) -> None:
-        """By what the process keeps in step; told once."""
-        ...
-
-    def reviewed(self, webhook: str, answered: Answered, took_s: float) -> None:
-        """A review was answered by ``webhook``, so long after it had begun to come."""
-        ...
-
-
-class Unobserved(Observer):
-    """Nobody counts."""
-
-    @override
-    def watches(self, reflectors: Sequence[Reflector[Any]]) -> None:
-        """Nothing."""
-
-    @override
-    def reviewed(self, webhook: str, answered: Answered, took_s: float) -> None:
-        """Nothing."""
+    webhook: str
+    answered: Answered
+    took_s: float
 
 
 def answered_by(review: dict[str, Any]) -> Answered:
@@ -130,10 +113,10 @@ class WebhookServer:
         shown: Shown,
         *,
         is_ready: Callable[[], bool],
-        observer: Observer | None = None,
+        emit: EventSink[ReviewAnswered] = ignore,
         objects: ObjectAdmission | None = None,
     ) -> None:
-        self._observer = observer or Unobserved()
+        self._emit = emit
         self._admission = admission
         self._objects = objects or ObjectAdmission()
         self._endpoint = endpoint
@@ -252,7 +235,7 @@ class WebhookServer:
             late.force_close()
             return late
         finally:
-            self._observer.reviewed(webhook, answered, anyio.current_time() - began)
+            self._emit(ReviewAnswered(webhook, answered, anyio.current_time() - began))
         return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
 
     async def _body(self, request: web.Request) -> bytes:

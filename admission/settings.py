@@ -1,15 +1,83 @@
-"""What an operator may choose about admission."""
+"""What an operator may choose about admission, and which pods of other schedulers become ours.
+
+They do where a namespace says so (label ``moorage.dev/adopt: "true"``): teams that come from another system keep their
+manifests, which name its scheduler, or none. What asks for GPUs in any words is taken; also what asks wrongly, since
+the refusal that follows says what is wrong and a pod that waits for resources that no node has says nothing. What asks
+for none stays where it is, as does a pod that brings its node: no scheduler decides about that one.
+
+Adoption is a webhook of its own that has to come first: the API server looks at the conditions of a webhook when its
+turn has come, and not again (docs/design/api-server-facts.md).
+"""
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Collection
+from itertools import islice
+from typing import Final
 
 import msgspec
 
-from admission.adoption import ORIGINS
-from admission.raw_pod import Bounds
+from admission import raw_pod
+from admission.raw_pod import Bounds, Raw
 from gpu.dialects.settings import DialectSettings
+from gpu.translate import combine, registry
+from gpu.translation import Refusal
 from wire import names
+from wire.core import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements
+
+_DEFAULT: Final = "default-scheduler"
+#: The cluster's own scheduler, and those of the systems whose words are understood.
+ORIGINS: Final = (_DEFAULT, "hami-scheduler", "koord-scheduler", "volcano")
+
+
+#: How much of a pod that is too large is looked at for a word of GPUs: names of resources, and members of any list.
+_MOST_RESOURCES: Final = 1024
+_MOST_MEMBERS: Final = 10_000
+
+
+def may_be_adopted(pod: Raw, origins: Collection[str]) -> bool:
+    """Whether this is a pod of one of these schedulers that has no node yet. Looks at nothing else of it."""
+    spec = pod["spec"]
+    return (spec.get("schedulerName") or _DEFAULT) in origins and not spec.get("nodeName")
+
+
+def adopted(pod: Raw, *, dialects: DialectSettings, scheduler_name: str) -> Raw:
+    """Return the pod as one of ours if it asks for GPUs, else as it is. ``pod`` is known to decode as wire.core.Pod."""
+    found = combine.translate(msgspec.convert(pod, Pod), dialects)
+    if not isinstance(found, Refusal) and not found.request.containers:
+        return pod
+    return ours(pod, scheduler_name)
+
+
+def ours(pod: Raw, scheduler_name: str) -> Raw:
+    """Return the pod as one of ours."""
+    return {**pod, "spec": {**pod["spec"], "schedulerName": scheduler_name}}
+
+
+def names_gpus(pod: Raw, dialects: DialectSettings) -> bool:
+    """Whether a pod that is too large to be read has a label, an annotation or a resource by which GPUs are asked for.
+
+    ``pod`` may be anything with maps as metadata and spec. Only the first of very many members are looked at: whose
+    words stand behind them stays with the scheduler that it names. Images that ask (C13) are not looked at.
+    """
+    found = raw_pod.resources(pod, _MOST_RESOURCES, most_containers=_MOST_MEMBERS)
+    asked: dict[str, str | int | float] = dict.fromkeys(islice(found, _MOST_RESOURCES), 1)
+    metadata = pod["metadata"]
+    short = Pod(
+        metadata=ObjectMeta(
+            labels=_words(metadata.get("labels"), is_label=True),
+            annotations=_words(metadata.get("annotations"), is_label=False),
+        ),
+        spec=PodSpec(containers=[Container(resources=ResourceRequirements(limits=asked))]),
+    )
+    return names.GPU_RECORD in (metadata.get("annotations") or ()) or registry.is_any_spoken(short, dialects)
+
+
+def _words(texts: object, *, is_label: bool) -> dict[str, str]:
+    """Labels or annotations that some dialect reads."""
+    found = islice(texts.items(), _MOST_MEMBERS) if isinstance(texts, dict) else ()
+    return {key: text for key, text in found if registry.is_word(key, is_label=is_label) and isinstance(text, str)}
 
 
 class HandOver(enum.Enum):
@@ -58,7 +126,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     gpu_resources: tuple[str, ...] = ()
     #: Containers with a share request the extended resource by which a ResourceClaim may give it.
     shares_by_claims: bool = False
-    #: ``moorage workloads`` makes the PodGroups of workloads: new pods are told theirs.
-    are_grouped: bool = False
+    #: ``moorage podgrouper`` makes the PodGroups of workloads: new pods are told theirs.
+    workloads_are_grouped: bool = False
     #: What a pod of ours may have at most, looked at before it is read.
     bounds: Bounds = Bounds()

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
-from typing_extensions import override
 
 from admission.raw_pod import Raw
 from gpu import bound_pod
@@ -33,63 +32,17 @@ class Review(msgspec.Struct, frozen=True):
     place: str
 
 
-class Traces(Protocol):
-    """Follows reviews of new pods."""
-
-    def now_ns(self) -> int:
-        """Wall time; 0 where nothing is traced."""
-        ...
-
-    def marked(self, review: Review, pod: Raw) -> Raw:
-        """Return the pod with its trace."""
-        ...
-
-    def admitted(self, review: Review, pod: Raw) -> Mapping[str, str]:
-        """A pod was let in as it is here. Returns what a line of the log says of its trace."""
-        ...
-
-    def refused(self, review: Review) -> Mapping[str, str]:
-        """A new pod was refused. Returns what a line of the log says of its trace."""
-        ...
-
-
-class Untraced(Traces):
-    """Nothing is traced, and nothing is written on pods."""
-
-    @override
-    def now_ns(self) -> int:
-        """No time."""
-        return 0
-
-    @override
-    def marked(self, review: Review, pod: Raw) -> Raw:
-        """As it is."""
-        return pod
-
-    @override
-    def admitted(self, review: Review, pod: Raw) -> Mapping[str, str]:
-        """Nothing."""
-        return {}
-
-    @override
-    def refused(self, review: Review) -> Mapping[str, str]:
-        """Nothing."""
-        return {}
-
-
-class Traced(Traces):
-    """Begins traces, and tells what admission did. ``rng`` gives their ids."""
+class PodTraces:
+    """Begins traces of new pods, and reports what admission did. ``rng`` gives their ids."""
 
     def __init__(self, tracer: Tracer, *, rng: random.Random) -> None:
         self._tracer = tracer
         self._rng = rng
 
-    @override
     def now_ns(self) -> int:
         """Wall time."""
         return self._tracer.now_ns()
 
-    @override
     def marked(self, review: Review, pod: Raw) -> Raw:
         """Return the pod with its trace: what it brought along, if that is one."""
         annotations = pod["metadata"].get("annotations") or {}
@@ -98,18 +51,22 @@ class Traced(Traces):
         text = traceparent.render(self._begun(review))
         return {**pod, "metadata": {**pod["metadata"], "annotations": {**annotations, names.TRACEPARENT: text}}}
 
-    @override
     def admitted(self, review: Review, pod: Raw) -> Mapping[str, str]:
-        """Tell ``admit``, below the span ``pod`` that the scheduler tells, or beside it where the trace is a user's."""
+        """Report ``admit``, and return what a line of the log says of the trace.
+
+        The span is below ``pod``, which the scheduler reports, or beside it where the trace is a user's.
+        """
         context = _brought(pod["metadata"].get("annotations") or {})
         if context is None or not self._is_kept(context):
             return {}
         self._tell(review, context, error="")
         return _field(context)
 
-    @override
     def refused(self, review: Review) -> Mapping[str, str]:
-        """Tell ``admit``, and ``pod`` as well where that is ours to tell: nobody else will hear of this one."""
+        """Report ``admit`` of a refused pod, and return what a line of the log says of the trace.
+
+        ``pod`` is reported too unless the trace is a user's: no other component sees this pod.
+        """
         context = _brought(review.pod["metadata"].get("annotations") or {}) or self._begun(review)
         if not self._is_kept(context):
             return {}

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import msgspec
 
-from admission import guard as device_guard
 from admission import handover, protected
 from admission.mutate import shared_containers
 from admission.raw_pod import Raw, walk
@@ -31,23 +30,32 @@ _CRITICAL: Final = frozenset({"system-cluster-critical", "system-node-critical"}
 def refusal_of_new(
     pod: Raw, *, choices: Choices, renamed: Collection[str] = (), may_be_critical: bool = False
 ) -> str | None:
-    """Say why a new pod of ours is refused; None if it is not. ``pod`` is known to decode as wire.core.Pod.
+    """Return the text of ``judge_new``."""
+    found = judge_new(pod, choices=choices, renamed=renamed, may_be_critical=may_be_critical)
+    return told(found) if isinstance(found, Refusal) else found
 
-    ``may_be_critical``: whether its namespace may give it a system priority class and GPUs.
+
+def judge_new(
+    pod: Raw, *, choices: Choices, renamed: Collection[str] = (), may_be_critical: bool = False
+) -> Refusal | str | None:
+    """Return why a new pod of ours is refused, as text where the words are KAI's; None if it is not refused.
+
+    ``pod`` is known to decode as wire.core.Pod. ``may_be_critical``: whether its namespace may give it a system
+    priority class and GPUs.
     """
     translation = combine.translate(msgspec.convert(pod, Pod), choices.dialects)
     if isinstance(translation, Refusal):
-        return told(translation)
+        return translation
     if translation.request.containers and not may_be_critical and (critical := _critical(pod)) is not None:
-        return told(critical)
+        return critical
     if (no_room := bound_pod.cramped(pod["metadata"].get("annotations"), translation)) is not None:
-        return told(no_room)
+        return no_room
     if isinstance(insists := limits.requirement(_annotations(pod)), Refusal):
-        return told(insists)
+        return insists
     if choices.guard is Guard.OFF:
         return None
     keys = {ref.key for ref in shared_containers(translation.request)}
-    return device_guard.forbidden(pod, shared=keys, guard=choices.guard, renamed=renamed)
+    return handover.forbidden(pod, shared=keys, guard=choices.guard, renamed=renamed)
 
 
 def _critical(pod: Raw) -> Refusal | None:

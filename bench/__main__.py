@@ -1,6 +1,7 @@
 """``python -m bench [PART...]``: measure the parts that are named, or all of them; one JSON object a part.
 
-``--out FOLDER`` keeps each as PART.json; docs/benchmarks.md is made from those in bench/results (bench/table.py).
+``--out FOLDER`` keeps each as PART.json; docs/reference/benchmarks.md is made from those in bench/results
+(bench/table.py).
 """
 
 from __future__ import annotations
@@ -14,19 +15,20 @@ from pathlib import Path
 
 import msgspec
 
-from bench.bytecode import bytecode
+from bench.processes import bytecode, measure_standalone
 from bench.result import FULL, SMALL, Figures, LeftOut, Result, Sizes, conditions
 from tools import controlplane
 
 #: In the order in which they run.
 PARTS = (
-    "core", "asleep", "rules", "preferences", "claims", "queues", "room", "packing", "translate", "largest", "asking",
+    "core", "asleep", "rules", "preferences", "claims", "queues", "preemption", "packing", "translate", "largest",
+    "asking",
     "reservation", "whole", "preferring", "backlog", "arrival", "writes", "fractions", "shares", "gang", "batch",
     "idle", "churn", "tracing", "admission", "page", "scale",
 )  # fmt: skip
 #: Programs of their own that print their figures as JSON.
 _STANDALONE = (
-    "core", "asleep", "rules", "preferences", "claims", "queues", "room", "translate", "largest", "asking",
+    "core", "asleep", "rules", "preferences", "claims", "queues", "preemption", "translate", "largest", "asking",
     "reservation", "scale",
 )  # fmt: skip
 
@@ -66,9 +68,7 @@ def _measure_all(told: argparse.Namespace) -> None:
 def _measure(part: str, sizes: Sizes) -> Figures:
     """Import a part when it is run: what others need is not in its process."""
     measured: Figures = (
-        importlib.import_module("bench.standalone").measure(part)
-        if part in _STANDALONE
-        else importlib.import_module(f"bench.{part}").measure(sizes)
+        measure_standalone(part) if part in _STANDALONE else importlib.import_module(f"bench.{part}").measure(sizes)
     )
     return measured
 

@@ -14,8 +14,8 @@ from typing import Any, Final
 import anyio
 import msgspec
 
-from bench import procfs, stage
-from bench.caller import GIVE_UP_S, Order, Told
+from bench import bench_cluster, processes
+from bench.load_generator import GIVE_UP_S, Order, Told
 from bench.objects import USUAL
 from bench.result import Figures, Sizes, quantile, spread_ms
 from bench.reviews import Recorded, recorded
@@ -42,21 +42,21 @@ NOTES: Final = (
 
 def measure(sizes: Sizes) -> Figures:
     """One control plane, one process of admission, all rates one after the other. Raises ValueError with one core."""
-    cores = procfs.cores()
+    cores = processes.cores()
     if len(cores) < 2:
         raise ValueError("admission and who asks it need a core each, and there is one")
     with ControlPlane(node_lifecycle=False) as plane, Deployment(plane, Options(components=(ADMISSION,))) as moorage:
         reviews = anyio.run(_recorded, plane)
-        procfs.pin(moorage.pid(ADMISSION), cores[-1])
+        processes.pin(moorage.pid(ADMISSION), cores[-1])
         figures = _Rig(moorage, reviews, core=cores[0]).figures(sizes)
-        figures["memory"] = procfs.memory_mib(moorage.pid(ADMISSION))
+        figures["memory"] = processes.memory_mib(moorage.pid(ADMISSION))
         moorage.check()
     rates = {"rates": sizes.admission, "to_find_the_highest": sizes.admission_rates, "seconds_each": sizes.admission_s}
     return Figures(sizes={"reviews": len(reviews), **rates}, notes=NOTES, figures=figures)
 
 
 async def _recorded(plane: ControlPlane) -> Sequence[Recorded]:
-    async with stage.stage(plane, nodes=0) as scene:
+    async with bench_cluster.stage(plane, nodes=0) as scene:
         return await recorded(scene, USUAL)
 
 
@@ -102,7 +102,7 @@ class _Rig:
             for_s=for_s,
             reviews=self._reviews,
         )
-        command = [sys.executable, "-m", "bench.caller"]
+        command = [sys.executable, "-m", "bench.load_generator"]
         told = subprocess.run(  # noqa: S603 - our own module
             command, input=msgspec.json.encode(order), check=True, stdout=subprocess.PIPE, timeout=for_s + 120
         ).stdout

@@ -11,10 +11,10 @@ from typing import Any
 import anyio
 import msgspec
 
-from bench import objects, stage
+from bench import bench_cluster, objects
+from bench.bench_cluster import Stage
 from bench.contenders import ALONE, STOCK_QPS, Contender, Moorage, Stock
 from bench.result import Figures, Sizes, spread_ms
-from bench.stage import Stage
 from tools.cluster.deployment import Deployment, Options
 from tools.cluster.plane import ControlPlane
 
@@ -56,7 +56,7 @@ async def _rounds(plane: ControlPlane, wanted: Arrival) -> dict[str, Any]:
     waits: dict[str, list[float]] = {}
     rates: dict[str, list[float]] = {}
     try:
-        async with stage.stage(plane, nodes=wanted.nodes) as scene:
+        async with bench_cluster.stage(plane, nodes=wanted.nodes) as scene:
             with Deployment(plane, Options(components=(), arguments=ALONE)) as deployment:
                 both: Sequence[Contender] = (Moorage(deployment), stock)
                 for _ in range(wanted.rounds):
@@ -73,11 +73,11 @@ async def _rounds(plane: ControlPlane, wanted: Arrival) -> dict[str, Any]:
 
 
 async def _round(scene: Stage, contender: Contender, wanted: Arrival) -> tuple[list[float], float]:
-    async with stage.observed(scene) as observer:
+    async with bench_cluster.observed(scene) as observer:
         await contender.prepare()
         contender.start()
         warm_up = _pods("warm", contender, _WARM_UP)
-        await scene.create(stage.PODS, warm_up)
+        await scene.create(bench_cluster.PODS, warm_up)
         await observer.bound(_names(warm_up), within_s=_BOUND_WITHIN_S)
         pods = _pods("pod", contender, wanted.pods)
         await scene.arrive(pods, per_s=wanted.per_s)

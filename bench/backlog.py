@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import anyio
 
-from bench import objects, procfs, stage
+from bench import bench_cluster, objects, processes
+from bench.bench_cluster import Observer, Stage
 from bench.contenders import ALONE, Moorage
 from bench.objects import Manifest
 from bench.result import Figures, Sizes
-from bench.stage import Observer, Stage
 from kube.client.api import check
 from kube.client.listing import WHOLE_BYTES
 from tools.cluster.deployment import Deployment, Options
@@ -56,14 +56,14 @@ def measure(sizes: Sizes) -> Figures:
 
 
 async def _one(plane: ControlPlane, nodes: int, waiting: int, shapes: int) -> dict[str, Any]:
-    async with stage.stage(plane, nodes=nodes) as scene:
+    async with bench_cluster.stage(plane, nodes=nodes) as scene:
         running = [
             objects.whole(f"r{node:04}-{gpu}", node=f"node-{node:04}")
             for node in range(nodes)
             for gpu in range(objects.CARDS)
         ]
-        await scene.create(stage.PODS, running)
-        await scene.create(stage.PODS, [_waiting(number, shapes) for number in range(waiting)])
+        await scene.create(bench_cluster.PODS, running)
+        await scene.create(bench_cluster.PODS, [_waiting(number, shapes) for number in range(waiting)])
         with Deployment(plane, Options(components=(), arguments=ALONE)) as deployment:
             scheduler = Moorage(deployment)
             began = anyio.current_time()
@@ -71,9 +71,9 @@ async def _one(plane: ControlPlane, nodes: int, waiting: int, shapes: int) -> di
             await _until_written(scene, waiting)
             found = {
                 "told_s": round(anyio.current_time() - began, 1),
-                "told_cpu_s": round(procfs.cpu_s(scheduler.pid), 2),
+                "told_cpu_s": round(processes.cpu_s(scheduler.pid), 2),
             }
-            async with stage.observed(scene) as observer:
+            async with bench_cluster.observed(scene) as observer:
                 found |= await _ends(scene, observer)
             found |= await _cordon(scene, scheduler)
             deployment.check()
@@ -90,7 +90,7 @@ async def _until_written(scene: Stage, count: int) -> None:
     async def are_written() -> bool:
         return await _patches(scene) >= count
 
-    await stage.until(are_written, f"{count} conditions", within_s=_TOLD_WITHIN_S)
+    await bench_cluster.until(are_written, f"{count} conditions", within_s=_TOLD_WITHIN_S)
 
 
 async def _patches(scene: Stage) -> float:
@@ -104,7 +104,7 @@ async def _ends(scene: Stage, observer: Observer) -> dict[str, float]:
     for number in range(_ENDS):
         before = len(observer.bound_at)
         began = anyio.current_time()
-        await scene.delete(stage.PODS, [f"r{number:04}-0"])
+        await scene.delete(bench_cluster.PODS, [f"r{number:04}-0"])
         with anyio.fail_after(_BOUND_WITHIN_S):
             while len(observer.bound_at) == before:  # noqa: ASYNC110 - the observer tells nobody
                 await anyio.sleep(0.001)
@@ -114,13 +114,13 @@ async def _ends(scene: Stage, observer: Observer) -> dict[str, float]:
 
 
 async def _cordon(scene: Stage, scheduler: Moorage) -> dict[str, float]:
-    cpu_before_s = procfs.cpu_s(scheduler.pid)
+    cpu_before_s = processes.cpu_s(scheduler.pid)
     await anyio.sleep(_AFTER_CORDON_S)
-    cpu_s, patches = procfs.cpu_s(scheduler.pid), await _patches(scene)
+    cpu_s, patches = processes.cpu_s(scheduler.pid), await _patches(scene)
     await scene.patch_all(["/api/v1/nodes/node-0050"], {"spec": {"unschedulable": True}})
     await anyio.sleep(_AFTER_CORDON_S)
     return {
         "idle_cpu_s": round(cpu_s - cpu_before_s, 2),
         "cordon_patches": round(await _patches(scene) - patches),
-        "cordon_cpu_s": round(procfs.cpu_s(scheduler.pid) - cpu_s, 2),
+        "cordon_cpu_s": round(processes.cpu_s(scheduler.pid) - cpu_s, 2),
     }

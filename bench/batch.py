@@ -16,11 +16,11 @@ from typing import Any, Final
 
 import anyio
 
-from bench import objects, procfs, stage
+from bench import bench_cluster, objects, processes
+from bench.bench_cluster import Observer, Stage
 from bench.contenders import Moorage
 from bench.objects import CARDS, Manifest
 from bench.result import Figures, Sizes
-from bench.stage import Observer, Stage
 from tools.cluster.deployment import BINDER, SCHEDULER, Deployment, Options
 from tools.cluster.plane import ControlPlane
 
@@ -33,7 +33,7 @@ _NOBODY: Final = "nobody"
 
 def servers_cpu_s() -> dict[str, float]:
     """CPU seconds of the API server and of etcd so far, in the control plane that this process runs."""
-    return {name: procfs.cpu_s(procfs.child_named(name)) for name in _SERVERS}
+    return {name: processes.cpu_s(processes.child_named(name)) for name in _SERVERS}
 
 
 def spent_ms(before: Mapping[str, float], gpus: int) -> dict[str, float]:
@@ -43,13 +43,13 @@ def spent_ms(before: Mapping[str, float], gpus: int) -> dict[str, float]:
 
 async def writes_alone(plane: ControlPlane, nodes: int) -> dict[str, Any]:
     """Fill a cluster, and put another pod in the place of each; from the first creation to the last binding."""
-    async with stage.stage(plane, nodes=nodes) as scene:
+    async with bench_cluster.stage(plane, nodes=nodes) as scene:
         places = [f"node-{node:04}" for node in range(nodes) for _ in range(CARDS)]
         gone = [objects.whole(f"r{at:05}", scheduler=_NOBODY, node=node) for at, node in enumerate(places)]
-        await scene.create(stage.PODS, gone)
+        await scene.create(bench_cluster.PODS, gone)
         came = [f"all-{at:05}" for at in range(len(places))]
         before, began = servers_cpu_s(), anyio.current_time()
-        await scene.create(stage.PODS, [objects.whole(name, scheduler=_NOBODY) for name in came])
+        await scene.create(bench_cluster.PODS, [objects.whole(name, scheduler=_NOBODY) for name in came])
         waiting = iter([*zip((pod["metadata"]["name"] for pod in gone), came, places, strict=True)])
 
         async def work() -> None:
@@ -64,16 +64,16 @@ async def writes_alone(plane: ControlPlane, nodes: int) -> dict[str, Any]:
 
 
 async def _take_back(scene: Stage, victim: str, taker: str, node: str) -> None:
-    await scene.send("POST", f"{stage.PODS}/{victim}/eviction", _eviction(victim))
-    await scene.send("POST", f"{stage.PODS}/{taker}/binding", _binding(taker, node))
-    await scene.send("POST", stage.EVENTS, _event(taker, node))
+    await scene.send("POST", f"{bench_cluster.PODS}/{victim}/eviction", _eviction(victim))
+    await scene.send("POST", f"{bench_cluster.PODS}/{taker}/binding", _binding(taker, node))
+    await scene.send("POST", bench_cluster.EVENTS, _event(taker, node))
 
 
 def _eviction(name: str) -> Manifest:
     return {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
-        "metadata": {"name": name, "namespace": stage.NAMESPACE},
+        "metadata": {"name": name, "namespace": bench_cluster.NAMESPACE},
     }
 
 
@@ -86,15 +86,15 @@ def _event(name: str, node: str) -> Manifest:
     return {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
-        "metadata": {"name": f"{name}.bound", "namespace": stage.NAMESPACE},
+        "metadata": {"name": f"{name}.bound", "namespace": bench_cluster.NAMESPACE},
         "eventTime": "2026-01-01T00:00:00.000000Z",
         "reportingController": "bench",
         "reportingInstance": "bench",
         "action": "Binding",
         "reason": "Scheduled",
         "type": "Normal",
-        "regarding": {"apiVersion": "v1", "kind": "Pod", "name": name, "namespace": stage.NAMESPACE},
-        "note": f"Successfully assigned pod {stage.NAMESPACE}/{name} to node {node}",
+        "regarding": {"apiVersion": "v1", "kind": "Pod", "name": name, "namespace": bench_cluster.NAMESPACE},
+        "note": f"Successfully assigned pod {bench_cluster.NAMESPACE}/{name} to node {node}",
     }
 
 
@@ -141,14 +141,14 @@ async def _fill(plane: ControlPlane, nodes: int, rounds: int) -> dict[str, Any]:
     queues = [objects.queue("department", gpus=nodes * CARDS)]
     queues += [objects.queue(team, gpus=share, parent="department") for team in teams]
     took: dict[str, list[float]] = {"with": [], "without": []}
-    async with stage.stage(plane, nodes=nodes) as scene:
+    async with bench_cluster.stage(plane, nodes=nodes) as scene:
         with Deployment(plane, Options(components=(), arguments=_ARGUMENTS)) as deployment:
-            await scene.served(stage.QUEUES)
+            await scene.served(bench_cluster.QUEUES)
             for number in range(rounds):
-                await scene.create(stage.QUEUES, queues)
+                await scene.create(bench_cluster.QUEUES, queues)
                 pods = [objects.whole(f"w{number}-{i:05}", queue=teams[i % len(teams)]) for i in range(nodes * CARDS)]
                 took["with"].append(await _start_to_bound_s(scene, deployment, pods))
-                await scene.delete(stage.QUEUES, [queue["metadata"]["name"] for queue in queues])
+                await scene.delete(bench_cluster.QUEUES, [queue["metadata"]["name"] for queue in queues])
                 pods = [objects.whole(f"n{number}-{i:05}") for i in range(nodes * CARDS)]
                 took["without"].append(await _start_to_bound_s(scene, deployment, pods))
     ratios = [one / other for one, other in zip(took["with"], took["without"], strict=True)]
@@ -162,9 +162,9 @@ async def _fill(plane: ControlPlane, nodes: int, rounds: int) -> dict[str, Any]:
 
 async def _start_to_bound_s(scene: Stage, deployment: Deployment, pods: Sequence[Manifest]) -> float:
     scheduler = Moorage(deployment)
-    await scene.create(stage.PODS, pods)
+    await scene.create(bench_cluster.PODS, pods)
     await scheduler.prepare()
-    async with stage.observed(scene) as observer:
+    async with bench_cluster.observed(scene) as observer:
         began = anyio.current_time()
         scheduler.start()
         await observer.bound([pod["metadata"]["name"] for pod in pods], within_s=_BOUND_WITHIN_S)
@@ -176,21 +176,23 @@ async def _start_to_bound_s(scene: Stage, deployment: Deployment, pods: Sequence
 
 async def _full(plane: ControlPlane, nodes: int) -> dict[str, Any]:
     """A cluster that one team filled beyond its quota; the other is owed all of it."""
-    async with stage.stage(plane, nodes=nodes) as scene:
+    async with bench_cluster.stage(plane, nodes=nodes) as scene:
         running = [
             objects.whole(f"r{node:04}-{gpu}", queue="over", node=f"node-{node:04}")
             for node in range(nodes)
             for gpu in range(CARDS)
         ]
-        await scene.create(stage.PODS, running)
+        await scene.create(bench_cluster.PODS, running)
         with Deployment(plane, Options(components=(), arguments=_ARGUMENTS)) as deployment:
-            await scene.served(stage.QUEUES)
-            await scene.create(stage.QUEUES, [objects.queue("owed", gpus=nodes * CARDS), objects.queue("over", gpus=0)])
+            await scene.served(bench_cluster.QUEUES)
+            await scene.create(
+                bench_cluster.QUEUES, [objects.queue("owed", gpus=nodes * CARDS), objects.queue("over", gpus=0)]
+            )
             scheduler = Moorage(deployment)
             await scheduler.prepare()
             scheduler.start()
             await anyio.sleep(_QUIET_S / 3)
-            async with stage.observed(scene) as observer:
+            async with bench_cluster.observed(scene) as observer:
                 found = {"verdict": await _verdict(scene, scheduler, observer, nodes)}
                 found["one"] = await _one_by_one(scene, observer)
                 found["all"] = await _all(scene, scheduler, observer, nodes)
@@ -202,19 +204,19 @@ async def _verdict(scene: Stage, scheduler: Moorage, observer: Observer, nodes: 
     """Its team is owed nothing, so it may take from nobody."""
     members = max(nodes // 10, 2)
     names = [f"hopeless-{i:03}" for i in range(members)]
-    await scene.create(stage.POD_GROUPS, [objects.pod_group("hopeless", members, queue="over")])
+    await scene.create(bench_cluster.POD_GROUPS, [objects.pod_group("hopeless", members, queue="over")])
     pods = [objects.whole(name, gpus=CARDS, group="hopeless", queue="over") for name in names]
-    await scene.create(stage.PODS, pods)
+    await scene.create(bench_cluster.PODS, pods)
     with anyio.fail_after(_BOUND_WITHIN_S):
         while not observer.refused_at.keys() >= set(names):  # noqa: ASYNC110 - the observer tells nobody
             await anyio.sleep(0.005)
     created = max(observer.created_at[name] for name in names)
     refused = [observer.refused_at[name] for name in names]
     await anyio.sleep(_QUIET_S / 3)
-    cpu_before_s, writes_before = procfs.cpu_s(scheduler.pid), observer.seen
+    cpu_before_s, writes_before = processes.cpu_s(scheduler.pid), observer.seen
     await anyio.sleep(_QUIET_S)
-    cpu_s, writes = procfs.cpu_s(scheduler.pid) - cpu_before_s, observer.seen - writes_before
-    await scene.delete(stage.PODS, names)
+    cpu_s, writes = processes.cpu_s(scheduler.pid) - cpu_before_s, observer.seen - writes_before
+    await scene.delete(bench_cluster.PODS, names)
     return {
         "members": members,
         "ms": round(max(0.0, max(refused) - created) * 1e3, 1),
@@ -226,7 +228,7 @@ async def _verdict(scene: Stage, scheduler: Moorage, observer: Observer, nodes: 
 async def _one_by_one(scene: Stage, observer: Observer) -> dict[str, float]:
     names = [f"one-{number:02}" for number in range(_ONES)]
     for name in names:
-        await scene.create(stage.PODS, [objects.whole(name, queue="owed")])
+        await scene.create(bench_cluster.PODS, [objects.whole(name, queue="owed")])
         await observer.bound([name], within_s=_BOUND_WITHIN_S)
         await anyio.sleep(_BETWEEN_S)
     took = observer.waits_s(names)
@@ -235,14 +237,14 @@ async def _one_by_one(scene: Stage, observer: Observer) -> dict[str, float]:
 
 async def _all(scene: Stage, scheduler: Moorage, observer: Observer, nodes: int) -> dict[str, Any]:
     names = [f"all-{number:05}" for number in range(nodes * CARDS - _ONES)]
-    cpu_before_s, servers_before_s = procfs.cpu_s(scheduler.pid), servers_cpu_s()
-    await scene.create(stage.PODS, [objects.whole(name, queue="owed") for name in names])
+    cpu_before_s, servers_before_s = processes.cpu_s(scheduler.pid), servers_cpu_s()
+    await scene.create(bench_cluster.PODS, [objects.whole(name, queue="owed") for name in names])
     await observer.bound(names, within_s=_BOUND_WITHIN_S)
     first, last = min(observer.created_at[name] for name in names), max(observer.bound_at[name] for name in names)
     return {
         "gpus": len(names),
         "s": round(last - first, 1),
         "first_bound_s": round(min(observer.bound_at[name] for name in names) - first, 2),
-        "cpu_s": round(procfs.cpu_s(scheduler.pid) - cpu_before_s, 1),
+        "cpu_s": round(processes.cpu_s(scheduler.pid) - cpu_before_s, 1),
         "cpu_ms_a_gpu": spent_ms(servers_before_s, len(names)),
     }

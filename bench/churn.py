@@ -14,11 +14,11 @@ from typing import Any
 
 import anyio
 
-from bench import objects, procfs, sharing, stage
+from bench import bench_cluster, objects, processes, sharing
+from bench.bench_cluster import Stage
 from bench.contenders import ALONE
 from bench.objects import Manifest
 from bench.result import Figures, Sizes
-from bench.stage import Stage
 from tools.cluster.deployment import BINDER, COMPONENTS, SCHEDULER, Deployment
 from tools.cluster.plane import ControlPlane
 from wire import names
@@ -28,7 +28,7 @@ _CLEAR_WITHIN_S = 1_200.0
 _ARGUMENTS = {**ALONE, BINDER: (*ALONE[BINDER], "--idle-s", "1")}
 #: For lists and first looks, and for what is put off until there is nothing else to do.
 _SETTLE_S = 3.0
-#: Until the last event is written and the last UID forgotten (wire/recent.py).
+#: Until the last event is written and the last UID forgotten (wire/tombstones.py).
 _REST_S = 180.0
 #: Readings that are told, by how much of all waves is over.
 _TOLD_AT = (0.0, 0.5, 1.0)
@@ -62,7 +62,7 @@ class _Readings:
     def now(self) -> dict[str, dict[str, float]]:
         """What the kernel says of each. Raises what Deployment.check does: one that was started anew grows anew."""
         self.deployment.check()
-        return {name: procfs.memory_mib(self.deployment.pid(name)) for name in COMPONENTS}
+        return {name: processes.memory_mib(self.deployment.pid(name)) for name in COMPONENTS}
 
     async def read(self, into: dict[str, list[float]], *, after_s: float = _SETTLE_S) -> None:
         """Read each after a while."""
@@ -110,14 +110,14 @@ async def _measure(plane: ControlPlane, pods: int, nodes: int) -> dict[str, Any]
 
 
 async def _come(scene: Stage, wave: Sequence[Manifest]) -> None:
-    async with stage.observed(scene) as observer:
-        await scene.create(stage.PODS, wave)
+    async with bench_cluster.observed(scene) as observer:
+        await scene.create(bench_cluster.PODS, wave)
         await observer.bound(_names(wave), within_s=_BOUND_WITHIN_S)
 
 
 async def _go(scene: Stage, wave: Sequence[Manifest]) -> None:
-    await scene.delete(stage.PODS, _names(wave))
-    await stage.until(partial(_is_empty, scene), "the reservations to go", within_s=_CLEAR_WITHIN_S)
+    await scene.delete(bench_cluster.PODS, _names(wave))
+    await bench_cluster.until(partial(_is_empty, scene), "the reservations to go", within_s=_CLEAR_WITHIN_S)
 
 
 def _names(wave: Sequence[Manifest]) -> list[str]:

@@ -1,7 +1,7 @@
 """Pods of half a GPU, created as fast as the API server takes them while everything runs, until the last is bound.
 
 KAI with the same kind of stand-in: 172-193 s for 1,400 on 100 nodes, that is 8/s, and one device over-packed in one of
-two runs (docs/benchmarks.md).
+two runs (docs/reference/benchmarks.md).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 
-from bench import objects, procfs, sharing, stage
+from bench import bench_cluster, objects, processes, sharing
 from bench.objects import Manifest
 from bench.result import Figures, Sizes, spread_ms
 from tools.cluster.deployment import BINDER, COMPONENTS, SCHEDULER
@@ -58,16 +58,16 @@ async def _round(plane: ControlPlane, nodes: int, count: int, guarded: bool) -> 
     names = [pod["metadata"]["name"] for pod in pods]
     async with (
         sharing.sharing(plane, nodes=nodes, components=components) as (scene, _, deployment),
-        stage.observed(scene) as observer,
+        bench_cluster.observed(scene) as observer,
     ):
-        await scene.create(stage.PODS, warm_up)
+        await scene.create(bench_cluster.PODS, warm_up)
         await observer.bound(["warm-0", "warm-1"], within_s=_BOUND_WITHIN_S)
         pids = {name: deployment.pid(name) for name in (BINDER, SCHEDULER)}
-        pids["apiserver"] = procfs.child_named("kube-apiserver")
-        before = {name: procfs.cpu_s(pid) for name, pid in pids.items()}
-        await scene.create(stage.PODS, pods)
+        pids["apiserver"] = processes.child_named("kube-apiserver")
+        before = {name: processes.cpu_s(pid) for name, pid in pids.items()}
+        await scene.create(bench_cluster.PODS, pods)
         await observer.bound(names, within_s=_BOUND_WITHIN_S)
-        cpu_s = {f"{name}_cpu_s": procfs.cpu_s(pid) - before[name] for name, pid in pids.items()}
+        cpu_s = {f"{name}_cpu_s": processes.cpu_s(pid) - before[name] for name, pid in pids.items()}
         over = await sharing.over_full(scene)
     created = [observer.created_at[name] for name in names]
     return {

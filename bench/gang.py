@@ -7,10 +7,10 @@ from typing import Any
 
 import anyio
 
-from bench import objects, stage
+from bench import bench_cluster, objects
+from bench.bench_cluster import Stage
 from bench.contenders import ALONE, Moorage
 from bench.result import Figures, Sizes
-from bench.stage import Stage
 from tools.cluster.deployment import Deployment, Options
 from tools.cluster.plane import ControlPlane
 
@@ -32,7 +32,7 @@ def measure(sizes: Sizes) -> Figures:
 
 
 async def _rounds(plane: ControlPlane, members: int, nodes: int, rounds: int) -> dict[str, Any]:
-    async with stage.stage(plane, nodes=nodes) as scene:
+    async with bench_cluster.stage(plane, nodes=nodes) as scene:
         with Deployment(plane, Options(components=(), arguments=ALONE)) as deployment:
             contender = Moorage(deployment)
             await contender.prepare()
@@ -45,11 +45,11 @@ async def _rounds(plane: ControlPlane, members: int, nodes: int, rounds: int) ->
 
 async def _round(scene: Stage, members: int, number: int) -> dict[str, float]:
     gang = f"gang-{number}"
-    await scene.create(stage.POD_GROUPS, [objects.pod_group(gang, members)])
+    await scene.create(bench_cluster.POD_GROUPS, [objects.pod_group(gang, members)])
     pods = [objects.whole(f"{gang}-{i:04}", group=gang) for i in range(members)]
     names = [pod["metadata"]["name"] for pod in pods]
-    async with stage.observed(scene) as observer:
-        await scene.create(stage.PODS, pods)
+    async with bench_cluster.observed(scene) as observer:
+        await scene.create(bench_cluster.PODS, pods)
         await observer.bound(names, within_s=_BOUND_WITHIN_S)
     await scene.clear()
     created = [observer.created_at[name] for name in names]

@@ -6,7 +6,7 @@ from typing import Any
 
 import anyio
 
-from bench import objects, procfs, stage
+from bench import bench_cluster, objects, processes
 from bench.contenders import Stock
 from bench.result import Figures, Sizes
 from tools.cluster.deployment import COMPONENTS, Deployment, Options
@@ -32,9 +32,9 @@ def measure(sizes: Sizes) -> Figures:
 
 async def _measure(plane: ControlPlane, sizes: Sizes) -> dict[str, Any]:
     pods, nodes = sizes.idle
-    async with stage.stage(plane, nodes=nodes) as scene:
+    async with bench_cluster.stage(plane, nodes=nodes) as scene:
         bound = [objects.whole(f"pod-{i:05}", node=f"node-{i // objects.CARDS:04}") for i in range(pods)]
-        await scene.create(stage.PODS, bound)
+        await scene.create(bench_cluster.PODS, bound)
         with Deployment(plane, Options()) as deployment:
             ours = await _watched({name: deployment.pid(name) for name in COMPONENTS}, sizes.idle_s)
             deployment.check()
@@ -50,12 +50,12 @@ async def _measure(plane: ControlPlane, sizes: Sizes) -> dict[str, Any]:
 
 async def _watched(pids: dict[str, int], for_s: float) -> dict[str, dict[str, float]]:
     await anyio.sleep(_SETTLE_S)
-    before = {name: procfs.cpu_s(pid) for name, pid in pids.items()}
+    before = {name: processes.cpu_s(pid) for name, pid in pids.items()}
     await anyio.sleep(for_s)
     return {
         name: {
-            "cpu_s_per_60_s": round((procfs.cpu_s(pid) - before[name]) * 60 / for_s, 2),
-            **procfs.memory_mib(pid),
+            "cpu_s_per_60_s": round((processes.cpu_s(pid) - before[name]) * 60 / for_s, 2),
+            **processes.memory_mib(pid),
         }
         for name, pid in pids.items()
     }

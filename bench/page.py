@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 import msgspec
 
-from bench import procfs
+from bench.processes import memory_mib
 from bench.result import Figures, Sizes
 from gpu import book as books
 from gpu.book import Book, Entry
@@ -177,7 +177,7 @@ async def _metrics(tab: Tab) -> dict[str, float]:
 async def _resident_mib(browser: Chromium) -> float:
     """Of the largest process that shows a tab."""
     processes = (await browser.call("SystemInfo.getProcessInfo"))["processInfo"]
-    return max(procfs.memory_mib(one["id"])["resident_mib"] for one in processes if one["type"] == "renderer")
+    return max(memory_mib(one["id"])["resident_mib"] for one in processes if one["type"] == "renderer")
 
 
 def node_of(number: int) -> dict[str, Any]:

@@ -27,7 +27,7 @@ import msgspec
 from bench.asleep import Deciding
 from bench.core import cluster_of, pod
 from scheduler.core.cluster import Cluster
-from scheduler.core.convert import queues
+from scheduler.core.convert import pod_groups
 from scheduler.core.model.quota import QueueRecord, Resources
 from scheduler.core.queues.fair_share import fair_shares
 from scheduler.core.queues.tree import Tree
@@ -67,7 +67,7 @@ def _queue(name: str, parent: str) -> Queue:
 
 def _with_queues(cluster: Cluster, count: int) -> None:
     for number, name in enumerate(_tree(count)):
-        cluster.queues.records.put(queues.queue_record(_queue(name, _parent(number, count))))
+        cluster.queues.records.put(pod_groups.queue_record(_queue(name, _parent(number, count))))
 
 
 def _in_queue(made: Pod, queue: str) -> Pod:

@@ -16,9 +16,9 @@ from admission.certificates import tls
 from admission.certificates.pair import serving_certificate
 from admission.manifests import UrlEndpoint, webhook_manifests
 from admission.server import MUTATE_PATH, VALIDATE_PATH
-from bench import stage
+from bench import bench_cluster
+from bench.bench_cluster import Stage
 from bench.objects import USUAL, Manifest
-from bench.stage import Stage
 from kube.client.api import MERGE_PATCH, check
 from kube.client.clock import SystemClock
 from wire import names
@@ -52,7 +52,7 @@ async def recorded(scene: Stage, pods: Mapping[str, Manifest]) -> Sequence[Recor
             manifest["metadata"]["name"] = _FIRST
             manifest["webhooks"][0].pop("reinvocationPolicy", None)
             await scene.send("POST", path, manifest)
-        await stage.until(lambda: _is_asked(scene, kept), "the recorder to be asked", within_s=_TIMEOUT_S)
+        await bench_cluster.until(lambda: _is_asked(scene, kept), "the recorder to be asked", within_s=_TIMEOUT_S)
         kept.clear()
         for number, pod in enumerate(pods.values()):
             await _made_and_changed(scene, f"form-{number}", pod)
@@ -98,17 +98,22 @@ async def _is_asked(scene: Stage, kept: list[Recorded]) -> bool:
     pod = _named("trial", USUAL["kai"])
     body = msgspec.json.encode(pod)
     query = {"dryRun": "All"}
-    answer = await scene.transport.request("POST", stage.PODS, query=query, body=body, timeout_s=_TIMEOUT_S)
+    answer = await scene.transport.request("POST", bench_cluster.PODS, query=query, body=body, timeout_s=_TIMEOUT_S)
     is_ours = any(names.ENV_GPU_PORTION.encode() in each.body for each in kept if each.path.startswith(VALIDATE_PATH))
     return answer.status == _CREATED and is_ours and any(each.path.startswith(MUTATE_PATH) for each in kept)
 
 
 async def _made_and_changed(scene: Stage, name: str, pod: Manifest) -> None:
-    await scene.send("POST", stage.PODS, _named(name, pod))
+    await scene.send("POST", bench_cluster.PODS, _named(name, pod))
     changed = msgspec.json.encode({"metadata": {"labels": {"step": "2"}}})
     check(
         await scene.transport.request(
-            "PATCH", f"{stage.PODS}/{name}", query={}, body=changed, content_type=MERGE_PATCH, timeout_s=_TIMEOUT_S
+            "PATCH",
+            f"{bench_cluster.PODS}/{name}",
+            query={},
+            body=changed,
+            content_type=MERGE_PATCH,
+            timeout_s=_TIMEOUT_S,
         )
     )
 

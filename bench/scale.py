@@ -30,7 +30,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from bench import core
-from bench.procfs import memory_mib
+from bench.processes import memory_mib
 from kube.client.decoding import Codec, Undecoded
 from kube.client.listing import PAGE_SIZE
 from kube.client.resources import NODES, POD_GROUPS, PODS, Resource

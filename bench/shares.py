@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import anyio
 
-from bench import objects, sharing, stage
+from bench import bench_cluster, objects, sharing
 from bench.result import Figures, Sizes, spread_ms
 from tools.cluster.plane import ControlPlane
 
@@ -31,7 +31,7 @@ async def _measure(plane: ControlPlane, sizes: Sizes) -> dict[str, object]:
     figures: dict[str, object] = {}
     async with (
         sharing.sharing(plane, nodes=_NODES) as (scene, stand_in, _),
-        stage.observed(scene) as observer,
+        bench_cluster.observed(scene) as observer,
     ):
         for delay_s, pairs in ((0.0, 2), *sizes.shares):
             stand_in.delay_s = delay_s
@@ -39,7 +39,7 @@ async def _measure(plane: ControlPlane, sizes: Sizes) -> dict[str, object]:
             for pair in range(pairs):
                 for which in ("first", "second"):
                     name = f"{which}-{len(observer.created_at):03}-{pair}"
-                    await scene.create(stage.PODS, [objects.share(name, "0.5")])
+                    await scene.create(bench_cluster.PODS, [objects.share(name, "0.5")])
                     await observer.bound([name], within_s=_BOUND_WITHIN_S)
                     waits[which] += observer.waits_s([name])
             # The two pairs before the first of ``shares`` warm everything up; theirs is written over.

@@ -17,18 +17,20 @@ from typing import Any, Final
 
 import anyio
 
+from admission.tracing import PodTraces as AdmissionTraces
 from admission.tracing import Review
-from admission.tracing import Traced as AdmissionTraces
-from bench import objects, procfs, stage
+from bench import bench_cluster, objects, processes
+from bench.bench_cluster import Stage
 from bench.contenders import ALONE, Moorage
 from bench.result import Figures, Sizes
-from bench.stage import Stage
-from binder.telemetry.tracing import Traced as BinderTraces
+from binder.telemetry.tracing import ActionCarried, AttemptEnded
+from binder.telemetry.tracing import AttemptTraces as BinderTraces
 from kube.client.clock import SystemClock
 from kube.telemetry.tracing import Tracer
 from runtime.tracing.exporter import Exporting
-from scheduler.core.model.plan import Placement
-from scheduler.telemetry.traces import Traced as SchedulerTraces
+from scheduler.core.model.plan import Bind, Placement, Plan
+from scheduler.telemetry.events import Attempted, Decided
+from scheduler.telemetry.events import PodTraces as SchedulerTraces
 from sharing.attempt import Attempt
 from sharing.outcome import BoundTold, JoinedAs, Outcome, RequestDropped, Verified
 from sharing.state import Action, DropRequest, Join, TellBound, Verify
@@ -109,7 +111,7 @@ def _sink() -> Iterator[str]:
 
 async def _rounds(plane: ControlPlane, nodes: int, rounds: int, endpoint: str) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {way: [] for way in WAYS}
-    async with stage.stage(plane, nodes=nodes) as scene:
+    async with bench_cluster.stage(plane, nodes=nodes) as scene:
         with Deployment(plane, Options(components=(), arguments=ALONE)) as deployment:
             for _ in range(rounds):
                 for way, ratio in WAYS.items():
@@ -124,14 +126,14 @@ async def _round(scene: Stage, deployment: Deployment, asked: Sequence[str], cou
     pod_names = [pod["metadata"]["name"] for pod in pods]
     deployment.start(SCHEDULER, *asked)
     await _at_rest(deployment.pid(SCHEDULER))
-    async with stage.observed(scene) as observer:
+    async with bench_cluster.observed(scene) as observer:
         pid = deployment.pid(SCHEDULER)
-        before_s = procfs.cpu_s(pid)
-        await scene.create(stage.PODS, pods)
+        before_s = processes.cpu_s(pid)
+        await scene.create(bench_cluster.PODS, pods)
         await observer.bound(pod_names, within_s=_BOUND_WITHIN_S)
-        await scene.patch_all([f"{stage.PODS}/{name}/status" for name in pod_names], _RUNNING)
+        await scene.patch_all([f"{bench_cluster.PODS}/{name}/status" for name in pod_names], _RUNNING)
         await anyio.sleep(_REST_S)
-        used_s = procfs.cpu_s(pid) - before_s
+        used_s = processes.cpu_s(pid) - before_s
     deployment.check()
     deployment.kill(SCHEDULER)
     await scene.clear()
@@ -142,8 +144,8 @@ async def _at_rest(pid: int) -> None:
     """Wait until a process has started: importing takes seconds on a busy machine, and is not what is measured."""
     with anyio.fail_after(_STARTED_WITHIN_S):
         used_s = -1.0
-        while procfs.cpu_s(pid) - used_s > _AT_REST_S or used_s < _STARTS_S:
-            used_s = procfs.cpu_s(pid)
+        while processes.cpu_s(pid) - used_s > _AT_REST_S or used_s < _STARTS_S:
+            used_s = processes.cpu_s(pid)
             await anyio.sleep(1.0)
 
 
@@ -188,8 +190,8 @@ def _scheduled(tracer: Tracer) -> Callable[[int], None]:
         placement = Placement(pod_uid=uid, namespace="team", name="train", rv="1", node="node-1")
         now_s = anyio.current_time()
         traces.seen(_pod(uid))
-        traces.decided(placement, "bind", now_s, now_s)
-        traces.attempted(placement, now_s, now_s, None)
+        traces.take(Decided(Plan(entries=(Bind(placement),)), now_s, now_s, now_s))
+        traces.take(Attempted(placement, now_s, now_s, None))
         traces.of(uid)
         traces.seen(_pod(uid, node="node-1"))
         traces.seen(_pod(uid, node="node-1", phase=names.RUNNING))
@@ -217,11 +219,11 @@ def _bound(tracer: Tracer) -> Callable[[int], None]:
         owner = OwnerReference(api_version="v1", kind="Pod", name="train", uid=uid)
         traces.requested(BindRequest(metadata=ObjectMeta(uid=attempt.id, owner_references=[owner])))
         for action, outcome in took:
-            traces.took(attempt, action, outcome, (now_s, now_s))
+            traces.take(ActionCarried(attempt, action, outcome, now_s, now_s))
         traces.of(attempt)
         traces.seen(_pod(uid, node="node-1"))
         traces.dropped(attempt.id)
-        traces.ended(attempt, None)
+        traces.take(AttemptEnded(attempt, None, 0.0))
         traces.seen(_pod(uid, node="node-1", phase=names.RUNNING))
 
     return tell

@@ -14,11 +14,11 @@ from typing import Any, Protocol
 
 import anyio
 
-from bench import objects, procfs, stage
+from bench import bench_cluster, objects, processes
+from bench.bench_cluster import Stage
 from bench.contenders import ALONE, STOCK_QPS, Contender, Moorage, Stock
 from bench.objects import Manifest
 from bench.result import Figures, Sizes
-from bench.stage import Stage
 from tools.cluster.deployment import ADMISSION, Deployment, Options
 from tools.cluster.plane import ControlPlane
 
@@ -65,7 +65,7 @@ async def _rounds(plane: ControlPlane, nodes: int, rounds: int, *, pod: Workload
     stock = Stock(plane)
     done: dict[str, list[dict[str, float]]] = {}
     try:
-        async with stage.stage(plane, nodes=nodes, zones=zones) as scene:
+        async with bench_cluster.stage(plane, nodes=nodes, zones=zones) as scene:
             with Deployment(plane, Options(components=(), arguments=ALONE)) as deployment:
                 both: Sequence[Contender] = (Moorage(deployment), stock)
                 for number in range(rounds):
@@ -85,16 +85,16 @@ async def _rounds(plane: ControlPlane, nodes: int, rounds: int, *, pod: Workload
 async def _round(scene: Stage, contender: Contender, count: int, number: int, *, pod: Workload) -> dict[str, float]:
     pods = [pod(f"r{number}-{i:05}", scheduler=contender.scheduler_name) for i in range(count)]
     names = [each["metadata"]["name"] for each in pods]
-    await scene.create(stage.PODS, pods)
+    await scene.create(bench_cluster.PODS, pods)
     await contender.prepare()
-    apiserver = procfs.child_named("kube-apiserver")
-    async with stage.observed(scene) as observer, stage.events_watched(scene) as events:
-        started_at, cpu_before_s = anyio.current_time(), procfs.cpu_s(apiserver)
+    apiserver = processes.child_named("kube-apiserver")
+    async with bench_cluster.observed(scene) as observer, bench_cluster.events_watched(scene) as events:
+        started_at, cpu_before_s = anyio.current_time(), processes.cpu_s(apiserver)
         contender.start()
         await observer.bound(names, within_s=_BOUND_WITHIN_S)
         await events.written(count, within_s=_EVENTS_WITHIN_S)
-        cpu_s, apiserver_cpu_s = procfs.cpu_s(contender.pid), procfs.cpu_s(apiserver) - cpu_before_s
-        resident_mib = procfs.memory_mib(contender.pid)["resident_mib"]
+        cpu_s, apiserver_cpu_s = processes.cpu_s(contender.pid), processes.cpu_s(apiserver) - cpu_before_s
+        resident_mib = processes.memory_mib(contender.pid)["resident_mib"]
         first, last = min(observer.bound_at.values()), max(observer.bound_at.values())
         over = max(last, events.last_at)
         _check_no_node_is_over(observer.nodes)

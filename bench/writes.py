@@ -16,7 +16,7 @@ from typing import Final
 import anyio
 import msgspec
 
-from bench import objects, sharing, stage
+from bench import bench_cluster, objects, sharing
 from bench.objects import Manifest
 from bench.result import Figures, Sizes
 from tools.cluster.deployment import SIMULATED_TELLER
@@ -135,14 +135,14 @@ async def _measure(plane: ControlPlane, waves: dict[str, list[Manifest]]) -> dic
     figures: dict[str, object] = {}
     async with (
         sharing.sharing(plane, nodes=_NODES) as (scene, _, _),
-        stage.observed(scene) as observer,
-        stage.events_watched(scene) as events,
+        bench_cluster.observed(scene) as observer,
+        bench_cluster.events_watched(scene) as events,
     ):
         log, bound = Log(plane.audit_log_path), 0
         await _quiet(log)
         for name, pods in waves.items():
             bound += len(pods)
-            await scene.create(stage.PODS, pods)
+            await scene.create(bench_cluster.PODS, pods)
             await observer.bound([pod["metadata"]["name"] for pod in pods], within_s=_WITHIN_S)
             await events.written(bound, within_s=_WITHIN_S)
             counts = await _quiet(log)

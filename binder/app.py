@@ -18,25 +18,24 @@ from anyio.abc import TaskGroup
 from typing_extensions import override
 
 from binder.bind.actions import Carrier
-from binder.bind.join_batches import Desk
+from binder.bind.join_batches import JoinBatcher
 from binder.bind.unit import Unit
-from binder.collect.book_repair import Restoring
+from binder.collect.book_repair import Clearing, Restoring
 from binder.collect.collector import Collector, Retiring, Searching
-from binder.collect.dead_entries import Clearing
-from binder.heal.guard_reservations import Guarding
-from binder.heal.lost_devices import Healing, Moving
-from binder.report.status import Standing
+from binder.heal.lost_devices import Guarding, Healing, Moving
+from binder.report.status import BinderState
 from binder.settings import BinderSettings
-from binder.telemetry.tracing import Observer, Traced, Unobserved, Untraced
+from binder.telemetry.tracing import AttemptTraces, Emit
 from binder.watch.sinks import NodeSink, PodSink, RequestSink
 from binder.watch.view import View
 from kube.client.api import Api
-from kube.client.backoff import Backoff, BackoffRange
 from kube.client.clock import Clock
 from kube.client.resources import BIND_REQUESTS, NODES, PODS
+from kube.client.retry import Backoff, BackoffRange
 from kube.cluster_policies import CdiNames
 from kube.events import EventRecorder
 from kube.lead.replica import Follower
+from kube.telemetry.logevents import each_of, ignore
 from kube.telemetry.tracing import Tracer
 from kube.watch.reflector import Reflector
 from sharing.attempt import Attempt
@@ -57,12 +56,12 @@ class Binder(Follower):
         clock: Clock,
         rng: random.Random,
         events: EventRecorder,
-        desk: Callable[[Api, View, BinderSettings], Desk] = Desk,
-        observer: Observer | None = None,
+        desk: Callable[[Api, View, BinderSettings], JoinBatcher] = JoinBatcher,
+        emit: Emit = ignore,
         tracer: Tracer | None = None,
     ) -> None:
-        self._observer = observer or Unobserved()
-        self._traces = traces = Untraced() if tracer is None else Traced(tracer)
+        traces = None if tracer is None else AttemptTraces(tracer)
+        self._emit = emit if traces is None else each_of(emit, traces.take)
         self._settings = settings
         self._rng = rng
         self._units: dict[str, Unit] = {}
@@ -70,7 +69,7 @@ class Binder(Follower):
         self._working: dict[str, set[str]] = {}
         self.view = View(on_request=self._take)
         #: The state of the binder's work, for metrics and reports.
-        self.standing = Standing(self.view)
+        self.state = BinderState(self.view)
         pods, cdi = PodSink(self.view, settings.reservation, traces=traces), CdiNames(api, settings.cdi)
         super().__init__(
             (
@@ -144,8 +143,7 @@ class Binder(Follower):
             view=self.view,
             carrier=self._carrier,
             learn_timeout_s=self._settings.learn_timeout_s,
-            observer=self._observer,
-            traces=self._traces,
+            emit=self._emit,
         )
         self._units[attempt.unit] = unit
         tasks.start_soon(self._run_unit, attempt.unit, unit)

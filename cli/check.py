@@ -5,11 +5,9 @@ from __future__ import annotations
 import argparse
 import functools
 import importlib
-from typing import Any, Final
+from typing import Final
 
 from runtime.options import connection, output
-
-_Commands = Any  # argparse keeps the type of sub-commands private
 
 _DESCRIPTION: Final = (
     "Look whether a cluster keeps what docs/security.md promises: policies, webhooks, rights, namespaces, leaders. "
@@ -18,13 +16,9 @@ _DESCRIPTION: Final = (
 )
 
 
-NAME: Final = "check"
-HELP: Final = "see whether a cluster is as safe as it should be"
-
-
-def add_command(commands: _Commands, **shown: str) -> None:
-    """Add the sub-command; ``shown``: its help, where a list has it."""
-    parser: argparse.ArgumentParser = commands.add_parser(NAME, description=_DESCRIPTION, **shown)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.description = _DESCRIPTION
     output.add(parser, (output.TABLE, output.JSON, output.YAML), has_header=False)
     parser.add_argument(
         "--runtime-class",

@@ -9,11 +9,9 @@ from __future__ import annotations
 import argparse
 import functools
 import importlib
-from typing import Any, Final
+from typing import Final
 
 from runtime.options import connection, output
-
-_Commands = Any  # argparse keeps the type of sub-commands private
 
 _DESCRIPTION: Final = (
     "A dry run of coming from KAI Scheduler: read its Config, shards, Queues, PodGroups, running shares and what of it "
@@ -22,13 +20,9 @@ _DESCRIPTION: Final = (
 )
 
 
-NAME: Final = "check-kai"
-HELP: Final = "see what would differ if Moorage took over from KAI Scheduler"
-
-
-def add_command(commands: _Commands, **shown: str) -> None:
-    """Add the sub-command; ``shown``: its help, where a list has it."""
-    parser: argparse.ArgumentParser = commands.add_parser(NAME, description=_DESCRIPTION, **shown)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.description = _DESCRIPTION
     output.add(parser, (output.TABLE, output.WIDE, output.JSON, output.YAML), has_header=False)
     parser.add_argument(
         "--details", action="store_true", help="name the options of KAI's that change nothing here, too"

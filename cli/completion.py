@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from cli import explain, inspect
-from cli.main import plugin_parser, shown
+from cli.commands import Parser, plugin_parser, shown
 from runtime.options.selection import CLUSTER, GROUP, NODE, POD, QUEUE, SPELLINGS
 
 #: cobra's directives: files as well, or nothing but what is printed.
@@ -35,7 +35,7 @@ _KUBECTL: Final = {
 #: Of commands that ask about objects: the kinds that are offered, and how they may be written.
 _KINDS: Final = {
     inspect.NAME: ((CLUSTER, NODE, POD, GROUP, QUEUE), SPELLINGS),
-    explain.NAME: ((POD, GROUP, NODE, QUEUE), explain.SPELLINGS),
+    explain.NAME: ((POD, GROUP, NODE, QUEUE, explain.REASON), explain.SPELLINGS),
 }
 
 #: Asks kubectl for names of a kind, with the options that say where.
@@ -80,7 +80,7 @@ def suggested(words: Sequence[str], *, ask: Names) -> list[str]:
 
 
 def _typed(before: Sequence[str]) -> _Typed:
-    typed = _Typed(plugin_parser(before))
+    typed = _Typed(plugin_parser())
     for word in before:
         options = _options(typed.parser)
         if typed.open is not None:
@@ -94,7 +94,7 @@ def _typed(before: Sequence[str]) -> _Typed:
             elif action is not None and action.nargs != 0:
                 typed.open = action
         elif not typed.positionals and word in _commands(typed.parser):
-            typed.command, typed.parser = word, _commands(typed.parser)[word]
+            typed.command, typed.parser = word, _commands(typed.parser)[word].filled()
         else:
             typed.positionals.append(word)
     return typed
@@ -130,7 +130,7 @@ def _positionals(typed: _Typed, ask: Names) -> tuple[Sequence[str], str]:
     return [name for name in ask(f"{kind}s", typed.where) if name not in given], _NO_FILES
 
 
-def _commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+def _commands(parser: argparse.ArgumentParser) -> dict[str, Parser]:
     return {name: sub for action in _actions(parser) for name, sub in _choices(action)}
 
 
@@ -141,7 +141,7 @@ def _shown(parser: argparse.ArgumentParser) -> Iterator[str]:
             yield from shown(action)
 
 
-def _choices(action: argparse.Action) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+def _choices(action: argparse.Action) -> Iterator[tuple[str, Parser]]:
     if isinstance(action.choices, dict):
         yield from action.choices.items()
 

@@ -7,39 +7,39 @@ is a name here and a way to explain it there.
 from __future__ import annotations
 
 import argparse
-from typing import Any, Final
+import sys
+from difflib import get_close_matches
+from typing import Final
 
 from runtime.options import connection, output
 from runtime.options.selection import GROUP, IN_NAMESPACES, NODE, POD, QUEUE, called
-from runtime.text import BadInput
-
-_Commands = Any  # argparse keeps the type of sub-commands private
+from runtime.text import BadInput, line
 
 NAME: Final = "explain"
+#: What a column HELP names.
+REASON: Final = "reason"
 #: As kubectl's users write them.
 SPELLINGS: Final = {
     **dict.fromkeys((POD, "pods", "po"), POD),
     **dict.fromkeys((GROUP, "podgroups", "pg", "group"), GROUP),
     **dict.fromkeys((NODE, "nodes", "no"), NODE),
     **dict.fromkeys((QUEUE, "queues"), QUEUE),
+    REASON: REASON,
 }
 #: The most edits that are tried together.
 _MOST_EDITS: Final = 8
 
 
-def add_command(commands: _Commands) -> None:
-    """Add the sub-command."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        NAME,
-        help="explain why a pod waits and what would let it start",
-        description=(
-            "Read a cluster, or manifests of one (-f), and print why a pod or PodGroup waits, what its queue has, who "
-            "could be evicted for it, and which changes would let it start, each of them tried; what keeps pods off a "
-            "node; or how the share of a queue comes about. Changes nothing. Exit code 0: explained; 1: the cluster "
-            "can't be read; 2: bad input."
-        ),
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.description = (
+        "Read a cluster, or manifests of one (-f), and print why a pod or PodGroup waits, what its queue has, who "
+        "could be evicted for it, and which changes would let it start, each of them tried; what keeps pods off a "
+        "node; how the share of a queue comes about; or what to do about a reason that HELP names. Changes nothing. "
+        "Exit code 0: explained; 1: the cluster "
+        "can't be read; 2: bad input."
     )
-    parser.add_argument("what", metavar="pod|podgroup|node|queue", help="what to explain")
+    parser.add_argument("what", metavar="pod|podgroup|node|queue|reason", help="what to explain")
     parser.add_argument("names", nargs="*", metavar="NAME", help="its name")
     parser.add_argument("-n", "--namespace", default="", metavar="NAMESPACE", help="of a pod or PodGroup")
     parser.add_argument(
@@ -59,6 +59,8 @@ def add_command(commands: _Commands) -> None:
 
 def _explain(arguments: argparse.Namespace) -> int:
     put_right(arguments)
+    if arguments.what == REASON:
+        return _reason(arguments.names[0])
     from runtime.process import rare_collections  # noqa: PLC0415 - lazily, so that --help costs nothing
 
     with rare_collections():
@@ -67,14 +69,29 @@ def _explain(arguments: argparse.Namespace) -> int:
         return explain.run(arguments)
 
 
+def _reason(name: str) -> int:
+    """Print what to do about a reason. Raises BadInput for one that there is not."""
+    from scheduler.conditions import advice  # noqa: PLC0415 - as above
+
+    known = advice.by_name()
+    found = known.get(advice.anchor(name))
+    if found is None:
+        near = ", ".join(get_close_matches(name, known)) or "docs/pending.md lists them"
+        raise BadInput(f"explain reason {line(name)}: no such reason; the nearest: {near}")
+    sys.stdout.write(f"{found}\n")
+    return 0
+
+
 def put_right(arguments: argparse.Namespace) -> None:
     """Read what is meant: ``queue/NAME`` too. Raises BadInput where that makes no sense."""
     what, slash, name = arguments.what.partition("/")
     if what not in SPELLINGS:
-        raise BadInput(f"explain {arguments.what}: allowed are pod, podgroup, node and queue, and a name")
+        raise BadInput(f"explain {arguments.what}: allowed are pod, podgroup, node, queue and reason, and a name")
     kind = arguments.what = SPELLINGS[what]
     if slash:
         arguments.names.insert(0, name)
+    if kind == REASON and len(arguments.names) != 1:
+        raise BadInput("explain reason: name one reason, as a column HELP does")
     if len(arguments.names) != 1:
         listed = "queues" if kind == QUEUE else "cluster" if kind == NODE else "pod"
         raise BadInput(f"explain {what}: name one {called(kind)}; names are listed by: inspect {listed}")

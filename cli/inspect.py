@@ -6,28 +6,22 @@ Only argparse is imported here; what reads and shows is ui/commands/inspect.py, 
 from __future__ import annotations
 
 import argparse
-from typing import Any, Final
+from typing import Final
 
 from runtime.options import connection, output, selection
 from runtime.options.selection import ALIYUN, CLUSTER, FORMATS, GROUP, POD, QUEUE, SPELLINGS, UNITS_MIB
 from runtime.text import BadInput
 
-_Commands = Any  # argparse keeps the type of sub-commands private
-
 NAME: Final = "inspect"
 
 
-def add_command(commands: _Commands) -> None:
-    """Add the sub-command."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        NAME,
-        help="show who is on which GPU, what is free, and why pods wait",
-        description=(
-            "Read nodes, pods and reservations and show the GPUs: all nodes (cluster), the devices of nodes (node), "
-            "what pods asked, in whose words, what they got and why they wait (pod), how many pods of each PodGroup "
-            "run and wait (podgroup), or the tree of queues with what each may use, uses and requests (queue). Changes "
-            "nothing. Exit code 0: shown; 1: the cluster can't be read; 2: bad input."
-        ),
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.description = (
+        "Read nodes, pods and reservations and show the GPUs: all nodes (cluster), the devices of nodes (node), "
+        "what pods asked, in whose words, what they got and why they wait (pod), how many pods of each PodGroup "
+        "run and wait (podgroup), or the tree of queues with what each may use, uses and requests (queue). Changes "
+        "nothing. Exit code 0: shown; 1: the cluster can't be read; 2: bad input."
     )
     parser.add_argument(
         "what", nargs="?", default=CLUSTER, metavar="cluster|node|pod|podgroup|queue", help="(default cluster)"

@@ -9,27 +9,22 @@ import argparse
 import importlib
 import re
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from cli import starting
+from cli.components import start
 from runtime.settings.common import Process
-from runtime.settings.declaration import add_options
+from runtime.settings.declaration import add_options as add_settings
 from runtime.settings.sources import from_line
 from runtime.text import BadInput
 
 _PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?")
-_Commands = Any  # argparse keeps the type of sub-commands private
 
 
-def add_command(commands: _Commands) -> None:
-    """Add the sub-command."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "nodes",
-        help="add simulated GPU nodes to a cluster",
-        description=(
-            "Simulate nodes with GPUs on a real API server: they take pods, assign devices and run the real "
-            "reservation process, but no container. Runs until it is stopped (Ctrl-C), then deletes its nodes."
-        ),
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.description = (
+        "Simulate nodes with GPUs on a real API server: they take pods, assign devices and run the real "
+        "reservation process, but no container. Runs until it is stopped (Ctrl-C), then deletes its nodes."
     )
     parser.add_argument(
         "--nodes",
@@ -58,7 +53,7 @@ def add_command(commands: _Commands) -> None:
     parser.add_argument(
         "--no-taint", action="store_true", help="let pods come that don't tolerate simulator.moorage.dev/simulated"
     )
-    add_options(parser, Process)
+    add_settings(parser, Process)
     parser.set_defaults(run=_nodes)
 
 
@@ -69,4 +64,4 @@ def _nodes(arguments: argparse.Namespace) -> int:
         )
     process = importlib.import_module("runtime.processes.nodes")
     arguments.shapes = process.shapes(arguments)
-    return starting.start(process.run_nodes, from_line(Process, arguments), arguments)
+    return start(process.run_nodes, from_line(Process, arguments), arguments)

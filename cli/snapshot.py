@@ -6,25 +6,16 @@ Only argparse is imported here; what reads and writes is cli/snapshots/command.p
 from __future__ import annotations
 
 import argparse
-from typing import Any, Final
 
 from runtime.options import connection
 
-_Commands = Any  # argparse keeps the type of sub-commands private
 
-NAME: Final = "snapshot"
-
-
-def add_command(commands: _Commands) -> None:
-    """Add the sub-command."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        NAME,
-        help="print what the scheduler reads of a cluster, for simulate",
-        description=(
-            "Read a cluster and print one JSON object that simulate --from-snapshot reads. Commands, arguments, "
-            "environment, Secrets and annotations that the scheduler does not read are left out. Changes nothing. "
-            "Exit code 0: printed; 1: the cluster can't be read; 2: bad input."
-        ),
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.description = (
+        "Read a cluster and print one JSON object that simulate --from-snapshot reads. Commands, arguments, "
+        "environment, Secrets and annotations that the scheduler does not read are left out. Changes nothing. "
+        "Exit code 0: printed; 1: the cluster can't be read; 2: bad input."
     )
     parser.add_argument("--anonymize", action="store_true", help="replace names by numbers in their order")
     connection.add(parser)

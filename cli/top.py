@@ -6,31 +6,24 @@ Only argparse is imported here; what it runs is ui/commands/top.py, imported whe
 from __future__ import annotations
 
 import argparse
-from typing import Any, Final
+from typing import Final
 
 from runtime.options import connection, output, selection
 from runtime.options.selection import COLOURS
 from runtime.text import BadInput
 
-_Commands = Any  # argparse keeps the type of sub-commands private
-
-NAME: Final = "top"
 _FOR_PROGRAMS: Final = "programs and -o wide: moorage inspect"
 _ALL_COUNT: Final = (
     "not with top, which counts all pods on a GPU; pods with labels are listed by: moorage inspect pod -l"
 )
 
 
-def add_command(commands: _Commands) -> None:
-    """Add the sub-command."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        NAME,
-        help="show GPUs, queues and pods that wait, live",
-        description=(
-            "Follow a cluster and show on this terminal who is on which GPU and how much of it, the tree of queues, "
-            "and why pods wait. Changes nothing. Where stdout is no terminal it is shown once. Exit code 0: ended by "
-            "q or Ctrl-C, or shown once; 1: the cluster can't be read; 2: bad input."
-        ),
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.description = (
+        "Follow a cluster and show on this terminal who is on which GPU and how much of it, the tree of queues, "
+        "and why pods wait. Changes nothing. Where stdout is no terminal it is shown once. Exit code 0: ended by "
+        "q or Ctrl-C, or shown once; 1: the cluster can't be read; 2: bad input."
     )
     parser.add_argument("--by", choices=COLOURS, default=COLOURS[0], help="whose shares have one letter and colour")
     parser.add_argument("--details", action="store_true", help="begin with a line for each device")

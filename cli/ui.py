@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 import importlib
-from typing import Any, Final
+import re
+from pathlib import Path
+from typing import Final
 
+from runtime.options import connection, selection
+from runtime.settings.declaration import add_options as add_settings
+from runtime.settings.page import NODES, PageSettings
+from runtime.settings.sources import from_line
 from runtime.text import BadInput
-
-_Commands = Any  # argparse keeps the type of sub-commands private
 
 _DESCRIPTION: Final = (
     "Serve a read-only web page: tenants of each GPU, idle and stranded GPUs, a pod's history, why pods wait, events "
@@ -20,22 +24,9 @@ _LEAST_SPEED: Final = 0.1
 _MOST_SPEED: Final = 1000
 
 
-NAME: Final = "ui"
-
-
-def add_command(commands: _Commands, *, is_called: bool = True) -> None:
-    """Add the sub-command, and its options where it is called: loading what declares them takes time."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        NAME, help="serve a web page that shows the GPUs of a cluster, live", description=_DESCRIPTION
-    )
-    if not is_called:
-        return
-    from pathlib import Path  # noqa: PLC0415 - as above
-
-    from runtime.options import connection, selection  # noqa: PLC0415 - as above
-    from runtime.settings.declaration import add_options  # noqa: PLC0415 - as above
-    from runtime.settings.page import NODES, PageSettings  # noqa: PLC0415 - as above
-
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.description = _DESCRIPTION
     parser.add_argument(
         "--simulate", action="store_true", help="show a simulated cluster at work, in real time; needs no cluster"
     )
@@ -56,14 +47,11 @@ def add_command(commands: _Commands, *, is_called: bool = True) -> None:
     parser.add_argument("--speed", default="1", metavar="X", help="with --open: play it X times as fast (default 1)")
     selection.add(parser, default="all", labels="")
     connection.add(parser)
-    add_options(parser, PageSettings)
+    add_settings(parser, PageSettings)
     parser.set_defaults(run=_ui)
 
 
 def _ui(arguments: argparse.Namespace) -> int:
-    from runtime.settings.page import PageSettings  # noqa: PLC0415 - as above
-    from runtime.settings.sources import from_line  # noqa: PLC0415 - as above
-
     put_right(arguments)
     process = importlib.import_module("ui.commands.page")
     code: int = process.run(arguments, from_line(PageSettings, arguments))
@@ -72,10 +60,6 @@ def _ui(arguments: argparse.Namespace) -> int:
 
 def put_right(arguments: argparse.Namespace) -> None:
     """Read the speed. Raises BadInput for what makes no sense together."""
-    import re  # noqa: PLC0415 - as above
-
-    from runtime.options import selection  # noqa: PLC0415 - as above
-
     if arguments.nodes and not arguments.simulate:
         raise BadInput("--nodes: allowed with --simulate")
     if arguments.open and (arguments.simulate or arguments.record):

@@ -13,25 +13,16 @@ from runtime.text import BadInput
 from runtime.version import VERSION
 
 
-def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command."""
-    parser = commands.add_parser(
-        "version",
-        help="print the versions of this program and of a cluster's components",
-        description=(
-            "Print the version of this program and, where a cluster is configured, those of Kubernetes and of "
-            "Moorage's components. Exit code 0: printed; 1: the cluster can't be read; 2: bad input."
-        ),
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.description = (
+        "Print the version of this program and, where a cluster is configured, those of Kubernetes and of "
+        "Moorage's components. Exit code 0: printed; 1: the cluster can't be read; 2: bad input."
     )
     parser.add_argument("--client", action="store_true", help="print the version of this program alone")
     output.add(parser, (output.TABLE, output.WIDE, output.JSON, output.YAML))
     connection.add(parser)
     parser.set_defaults(run=_run)
-
-
-def add_option(parser: argparse.ArgumentParser) -> None:
-    """Add ``--version``."""
-    parser.add_argument("--version", action="version", version=f"moorage {VERSION}", help="print the version and exit")
 
 
 def _run(arguments: argparse.Namespace) -> int:

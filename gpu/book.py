@@ -21,7 +21,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True, o
 
     ``since``, whole seconds of the joining process's wall clock, tells people when it joined. Nothing compares it: wall
     clocks may be wrong, so how long an entry has been there counts from when it was first seen
-    (binder/collect/dead_entries.py).
+    (binder/collect/book_repair.py).
     """
 
     nano: int

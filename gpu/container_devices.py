@@ -1,18 +1,16 @@
-"""How the containers of a bound pod get their devices: amounts, names for the runtime, and KAI's ConfigMaps.
+"""Which devices will do for a request, and how the containers of a bound pod get theirs: amounts, names, ConfigMaps.
 
-How devices are named to the container runtime: by their UUIDs, or as CDI names them (docs/cdi.md).
+A request may name its device, by its index or by UUIDs of the pod (rows C11, H12, V8): the scheduler looks for such a
+device, and the binder compares the one that it was given.
 
-Where NVIDIA's operator has CDI on, the runtime looks a bare UUID up among its default kind of devices, which need not
-have it; elsewhere it takes a CDI name for the UUID of no device. Either way a container with the wrong form does not
-start, and sees nothing.
+Devices are named to the container runtime by their UUIDs, or as CDI names them (docs/cdi.md). Where NVIDIA's operator
+has CDI on, the runtime looks a bare UUID up among its default kind of devices, which need not have it; elsewhere it
+takes a CDI name for the UUID of no device. Either way a container with the wrong form does not start, and sees nothing.
 
-Names of the two ConfigMaps through which KAI hands devices to a container (kai-contract 1.3, 1.5).
-
-The *capabilities* map holds the values that the container's env reads, the *direct env* map is normally empty. Both
-names are made of a prefix that admission wrote into the pod's annotation ``runai/shared-gpu-configmap`` and of the
-container's place; admission refers to them, the binder creates them.
-
-What each container of a bound pod was handed, for what dialects write back.
+KAI hands devices to a container through two ConfigMaps (kai-contract 1.3, 1.5). The *capabilities* map holds the values
+that the container's env reads, the *direct env* map is normally empty. Both names are made of a prefix that admission
+wrote into the pod's annotation ``runai/shared-gpu-configmap`` and of the container's place; admission refers to them,
+the binder creates them.
 """
 
 from __future__ import annotations
@@ -26,9 +24,74 @@ import msgspec
 
 from gpu.request import ContainerKind, ContainerRef, FractionAsk, GpuRequest, SharedAsk
 from gpu.share import mib_of_fraction
-from gpu.translation import GivenDevice
+from gpu.translation import Cards, GivenDevice, Translation
 from wire import names
-from wire.clusterpolicy import CdiSpec, ClusterPolicy
+from wire.api_groups import CdiSpec, ClusterPolicy
+
+
+class Identity(msgspec.Struct, frozen=True, gc=False, order=True):
+    """A device as its reservation tells it: NVML's UUID, and the N of ``/dev/nvidiaN`` (-1: not told)."""
+
+    uuid: str
+    index: int
+
+
+class Pin(msgspec.Struct, frozen=True, gc=False):
+    """Devices that will do: of this index (-1: any), one of ``uuids`` (none said: any), none of ``not_uuids``."""
+
+    index: int = -1
+    uuids: tuple[str, ...] = ()
+    not_uuids: tuple[str, ...] = ()
+
+    @property
+    def is_any(self) -> bool:
+        """Whether every device will do."""
+        return self.index < 0 and not self.uuids and not self.not_uuids
+
+    def takes(self, device: Identity) -> bool:
+        """Whether this device will do."""
+        if self.index not in {-1, device.index} or device.uuid in self.not_uuids:
+            return False
+        return not self.uuids or device.uuid in self.uuids
+
+
+ANY_DEVICE: Final = Pin()
+
+
+#: UUIDs in a hint: a pod may name more, and more devices a node has not.
+_MOST_NAMED: Final = 64
+_UUID: Final = re.compile(r"(?:GPU|MIG)-[A-Za-z0-9-]{1,76}")
+_INDEX: Final = re.compile(r"[0-9]{1,4}", re.ASCII)
+
+
+def hint(pin: Pin) -> str:
+    """Write which devices are wanted, for a device plug-in that may choose one; "" where none is named.
+
+    A UUID counts before the index. What is left out costs a search that takes longer.
+    """
+    if pin.uuids:
+        sound = [uuid for uuid in pin.uuids if _UUID.fullmatch(uuid) and uuid not in pin.not_uuids]
+        return ",".join(sound[:_MOST_NAMED])
+    return str(pin.index) if pin.index >= 0 else ""
+
+
+def hinted(text: str) -> Pin:
+    """Read a hint. Never raises: what is none names no device."""
+    if _INDEX.fullmatch(text):
+        return Pin(index=int(text))
+    named = text.split(",", _MOST_NAMED)[:_MOST_NAMED]
+    return Pin(uuids=tuple(uuid for uuid in named if _UUID.fullmatch(uuid)))
+
+
+def pin(ask: SharedAsk, cards: Cards) -> Pin:
+    """What one ask of a pod wants."""
+    return Pin(ask.index, cards.uuids, cards.not_uuids)
+
+
+def pins(taken: Translation) -> Sequence[Pin]:
+    """What each of the devices of a request has to be, in the order of ``request.shared``."""
+    return [pin(ask, taken.cards) for ask in taken.request.shared]
+
 
 #: On a ClusterPolicy: the operator's version.
 VERSION_LABEL: Final = "app.kubernetes.io/version"

@@ -77,7 +77,6 @@ def _parsed(text: str) -> Charged | None:
     return charged(found.queue, found.pool, is_preemptible=found.is_preemptible) if found.queue else None
 
 
-_TERMINAL: Final = frozenset({names.SUCCEEDED, names.FAILED})
 #: Pod garbage collection marks pods of machines that are gone so, before it deletes them by force (KEP-3329).
 _COLLECTED: Final = ("DisruptionTarget", "True", "DeletionByPodGC")
 
@@ -90,7 +89,7 @@ def has_ended(status: PodStatus) -> bool:
     that it is just restarting, and a pod that is deleted in that moment runs for its whole grace period.
     Nor does Failed as pod garbage collection writes it: nobody asked the kubelet, and the machine may come back.
     """
-    if status.phase not in _TERMINAL or _is_collected(status):
+    if status.phase not in names.ENDED_PHASES or _is_collected(status):
         return False
     statuses = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
     return not any(_is_running(each) for each in statuses)

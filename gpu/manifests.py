@@ -1,27 +1,24 @@
-"""Objects as people write them: where they have pods, and keys that ask for no GPU though they look like it.
+"""Objects as people write them: where they have pods.
 
-A pod template is known by its form, ``spec.containers`` under a key, so templates of kinds that are not known here are
-found as well: a Deployment's, a CronJob's, each task's of a Volcano Job. ``moorage lint`` and ``moorage simulate`` both
-read manifests by this module.
-
-Keys that look like a request for a share of a GPU and are none: misspelt, or a label instead of an annotation.
-
-``moorage lint`` reports them of files, admission warns of them when a pod is created. Both use the same words.
+A pod template is known by its form, ``spec.containers`` or ``spec.podSpec.containers`` under a key, so templates of
+kinds that are not known here are found as well: a Deployment's, a CronJob's, each task's of a Volcano Job. ``moorage
+lint`` and ``moorage simulate`` both read manifests by this module.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 
 from gpu.translation import shown
-from wire import names
 from wire.core import Pod
 
 #: Before the reason that ``read_pod`` gives.
 MALFORMED: Final = "the API server would not take this pod"
+#: The pod's spec within the spec of a clique of Grove.
+_POD_SPEC: Final = "podSpec"
 #: No API object has more levels; this bounds the work on a hostile file.
 _DEEPEST: Final = 64
 
@@ -60,39 +57,19 @@ def _templates(value: object, path: str, depth: int, seen: set[int]) -> Iterator
             yield from _templates(each, f"{path}[{index}]", depth - 1, seen)
         return
     spec = value.get("spec")
-    if isinstance(spec, Mapping) and isinstance(spec.get("containers"), list):
+    if _is_pod_spec(spec):
         yield path, value
+        return
+    if isinstance(spec, Mapping) and _is_pod_spec(spec.get(_POD_SPEC)):
+        meta = value.get("metadata")
+        # A clique of Grove's has labels and annotations beside its spec.
+        holder = meta if isinstance(meta, Mapping) else value
+        copied = {field: holder[field] for field in ("labels", "annotations") if holder.get(field)}
+        yield f"{path}.spec.{_POD_SPEC}".lstrip("."), {"metadata": copied, "spec": spec[_POD_SPEC]}
         return
     for key, each in value.items():
         yield from _templates(each, f"{path}.{key}" if path else str(key), depth - 1, seen)
 
 
-KAI_KEYS: Final = (
-    names.GPU_FRACTION,
-    names.GPU_MEMORY,
-    names.GPU_FRACTION_NUM_DEVICES,
-    names.GPU_FRACTION_CONTAINER_NAME,
-)
-_CLEARML_LABEL: Final = "clearml-injector/fraction"
-
-
-class IgnoredKey(msgspec.Struct, frozen=True):
-    """A key without effect. ``code`` is stable, for programs; ``text`` continues the key: why, and what to write."""
-
-    code: Literal["misspelt", "wrong-place"]
-    key: str
-    text: str
-
-
-def ignored_keys(pod: Pod) -> Iterator[IgnoredKey]:
-    """Return the pod's labels and annotations that look like a request and have no effect."""
-    annotations, labels = pod.metadata.annotations or {}, pod.metadata.labels or {}
-    for key in annotations:
-        plain = key.rpartition("/")[2].replace("_", "-").lower()
-        if plain in KAI_KEYS and key != plain:
-            yield IgnoredKey("misspelt", key, f"means nothing; write {plain}")
-    for key in KAI_KEYS:
-        if key in labels:
-            yield IgnoredKey("wrong-place", key, "means nothing as a label; it is an annotation")
-    if _CLEARML_LABEL in annotations:
-        yield IgnoredKey("wrong-place", _CLEARML_LABEL, "means nothing as an annotation; it is a label")
+def _is_pod_spec(spec: object) -> bool:
+    return isinstance(spec, Mapping) and isinstance(spec.get("containers"), list)

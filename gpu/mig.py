@@ -178,7 +178,7 @@ class Stage(enum.Enum):
     FAILED = "failed"
 
 
-class Carved(msgspec.Struct, frozen=True):
+class GpuPartitioning(msgspec.Struct, frozen=True):
     """An attempt that has not ended, or has failed. ``index`` -1: the GPU is not shown.
 
     ``layout``: all slices that the GPU is to have. ``why``: the driver's words.
@@ -191,15 +191,15 @@ class Carved(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-def carvings(report: GpuNode) -> tuple[Carved, ...]:
+def partitionings(report: GpuNode) -> tuple[GpuPartitioning, ...]:
     """Return what is asked of a node's GPUs and has not come about, by index."""
     cards = {card.uuid: card for card in (report.status.cards or ())[:MOST_CARDS]}
-    found = (_carved(asked, cards.get(asked.uuid)) for asked in (report.spec.mig or ())[:MOST_CARDS])
+    found = (_partitioned(asked, cards.get(asked.uuid)) for asked in (report.spec.mig or ())[:MOST_CARDS])
     return tuple(sorted((one for one in found if one is not None), key=lambda one: (one.index, one.uuid)))
 
 
-def _carved(asked: MigLayout, card: CardStatus | None) -> Carved | None:
-    told = None if card is None else card.carving
+def _partitioned(asked: MigLayout, card: CardStatus | None) -> GpuPartitioning | None:
+    told = None if card is None else card.partitioning
     stage, why = Stage.ASKED, ""
     if told is not None and told.attempt == asked.attempt:
         if told.state not in {_UNDER_WAY, _FAILED}:
@@ -208,4 +208,4 @@ def _carved(asked: MigLayout, card: CardStatus | None) -> Carved | None:
         why = told.why[:_LONGEST]
     places = sorted((each.start, each.profile) for each in asked.layout[:MOST_MEMORY_SLICES])
     layout = tuple(f"{profile[:_LONGEST]} at {start}" for start, profile in places)
-    return Carved(asked.uuid[:_LONGEST], -1 if card is None else card.index, stage, layout, why)
+    return GpuPartitioning(asked.uuid[:_LONGEST], -1 if card is None else card.index, stage, layout, why)

@@ -1,19 +1,18 @@
 """What a node says of its GPUs: names of the device plugin's resources, their memory, and whether each counts once.
 
-What NVIDIA's device plugin calls the devices that it hands out (docs/design/slices.md).
+Names are those by which NVIDIA's device plugin hands devices out (docs/design/slices.md): ``nvidia.com/gpu``, or a MIG
+profile's own resource. Such a name goes into the pods that we make and comes from objects that others wrote, so it is
+checked where it comes in.
 
-``nvidia.com/gpu``, or a MIG profile's own resource. Such a name goes into the pods that we make and comes from objects
-that others wrote, so it is checked where it comes in.
+How much memory the cards of a node have is said by the node before any device of it is known. The scheduler places by
+it, and the binder charges tenants that KAI bound (they carry no grant). Both must come to the same, so it is read in
+one place. Memory that a driver needs for itself nobody gets: an administrator says it in an annotation of the node, and
+the binder copies it onto the reservation of each device that it opens, so that all who read either count the same
+memory, also when the node says something else later.
 
-How much memory the cards of a node have, as the node says before any device of it is known.
-
-Read by the scheduler, which places by it, and by the binder, which charges tenants that KAI bound (they carry no
-grant). Both must come to the same, so it is read in one place.
-
-Whether a node's device plugin offers each of its GPUs several times, as NVIDIA's with replicas and HAMi's do.
-
-There kubelet is no arbiter any more: two of its devices may be one card. A reservation would hold a part of a card that
-kubelet gives to others as well, pods of whole GPUs among them, and no book could tell. So nobody shares there.
+Where a device plugin offers each of its GPUs several times, as NVIDIA's with replicas and HAMi's do, kubelet is no
+arbiter any more: two of its devices may be one card. A reservation would hold a part of a card that kubelet gives to
+others as well, pods of whole GPUs among them, and no book could tell. So nobody shares there.
 """
 
 from __future__ import annotations
@@ -23,6 +22,29 @@ from collections.abc import Mapping
 from typing import Final
 
 from wire import names
+
+#: MiB, or a part of the card in per cent with two decimals at most.
+_WRITTEN: Final = re.compile(r"([0-9]{1,8})|([0-9]{1,2})(?:\.([0-9]{1,2}))?%", re.ASCII)
+ALLOWED: Final = "MiB as in 450, or per cent as in 3% or 2.5%"
+_PARTS: Final = 10_000
+
+
+def is_readable(written: str) -> bool:
+    """Whether an annotation says a reserve."""
+    return _WRITTEN.fullmatch(written) is not None
+
+
+def usable_mib(card_mib: int, written: str) -> int:
+    """What tenants can have of a card, at least 1 MiB; all of it without a reserve that can be read. 0 stays 0."""
+    found = _WRITTEN.fullmatch(written)
+    if found is None or card_mib <= 0:
+        return card_mib
+    mib, percent, rest = found.groups()
+    if mib:
+        return max(1, card_mib - int(mib))
+    parts = int(percent) * 100 + int((rest or "").ljust(2, "0"))
+    return max(1, card_mib * (_PARTS - parts) // _PARTS)
+
 
 #: Resources of MIG slices as the device plugin names them: ``mig-1g.5gb``, ``mig-1c.3g.20gb``, ``mig-1g.10gb.me``. A
 #: regular expression in the common tongue of Python and CEL.
@@ -55,8 +77,14 @@ _BYTES_PER_MIB: Final = 2**20
 def cards_mib(labels: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[int, int]:
     """Memory of the smallest and the largest card in MiB: our annotation if it is readable, else NVIDIA's label.
 
-    Both are 0 where neither says it.
+    Both are 0 where neither says it. What is reserved of each card counts as not there; slices of MIG have none.
     """
+    smallest, largest = _whole_cards_mib(labels, annotations)
+    reserve = "" if labels.get(names.NODE_MIG_STRATEGY) == "single" else annotations.get(names.GPU_MEMORY_RESERVE, "")
+    return usable_mib(smallest, reserve), usable_mib(largest, reserve)
+
+
+def _whole_cards_mib(labels: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[int, int]:
     listed = annotations.get(names.NODE_CARDS, "").split(",")
     cards = [integer(card.strip()) for card in listed]
     if all(0 < card <= _ABSURD_MIB for card in cards):

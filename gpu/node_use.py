@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from gpu.mig import Carved, carvings
+from gpu.mig import GpuPartitioning, partitionings
 from gpu.share import NANO_PER_DEVICE
 from wire import names
 from wire.core import Pod
@@ -31,13 +31,14 @@ _READY: Final = "Ready"
 STRENGTHS: Final[Mapping[str, str]] = {"driver": "hard", "kill": "after", "mps": "soft", "hami-core": "soft"}
 #: Of what an agent says, in characters: it goes into conditions of pods.
 _LONGEST: Final = 300
-#: What ``status.agent.missing`` calls the limits that a warden judges; others have " by " and their name behind it.
+#: What ``status.agent.missing`` calls the limits that a memory enforcer judges; others have " by " and their name
+#: behind it.
 CAPS: Final = "memory caps"
-#: Back ends that are the warden's, which measures use.
+#: Back ends that are the memory enforcer's, which measures use.
 _MEASURES: Final = frozenset({"kill", "driver"})
-_NO_WARDEN: Final = "the agent works without a warden, which measures use"
-_NONE_YET: Final = "the warden of the node has not reported"
-_NOT_TOLD: Final = "the driver does not report it, or the warden has not reported yet"
+_NO_ENFORCER: Final = "the node has no memory enforcer, which measures use"
+_NONE_YET: Final = "the memory enforcer of the node has not reported"
+_NOT_TOLD: Final = "the driver does not report it, or the memory enforcer has not reported yet"
 
 #: UID of a pod, UUID of a device.
 Key = tuple[str, str]
@@ -81,10 +82,10 @@ class NodeUse(msgspec.Struct, frozen=True):
     """The report of a node. Without ``tenants`` of a stale one: they were, and nobody knows what is.
 
     ``since``: of a stale report since when the agent has not worked, "" where nobody knows: the time of the report's
-    last write is no such time. ``why``: why use is not measured there, "".
-    ``has_limits``: something there caps tenants, or did by a stale report; ``why_no_limit``: else why not, as the agent
-    says. ``written_at``: of a stale report, RFC 3339, when it was written last; "" where it does not say.
-    ``carvings``: MIG slices that are being made, also where the report is stale: what is asked for stays asked for.
+    last write is no such time. ``why``: why use is not measured there, "". ``has_limits``: something there caps
+    tenants, or did by a stale report; ``why_no_limit``: else why not, as the agent says. ``written_at``: of a stale
+    report, RFC 3339, when it was written last; "" where it does not say. ``partitionings``: MIG slices that are being
+    made, also where the report is stale: what is asked for stays asked for.
     """
 
     state: State
@@ -94,7 +95,7 @@ class NodeUse(msgspec.Struct, frozen=True):
     has_limits: bool = False
     why_no_limit: str = ""
     written_at: str = ""
-    carvings: tuple[Carved, ...] = ()
+    partitionings: tuple[GpuPartitioning, ...] = ()
 
 
 def is_agent(pod: Pod) -> bool:
@@ -131,7 +132,7 @@ def node_use(report: GpuNode, known: Mapping[str, Agent] | None) -> NodeUse:
                 since=agent.since if agent is not None else "",
                 has_limits=has_limits,
                 written_at=report.status.reported_at or "",
-                carvings=carvings(report),
+                partitionings=partitionings(report),
             )
         state = State.CURRENT
     tenants = {(one.pod_uid, one.card): _tenant(one) for one in report.status.tenants or ()}
@@ -141,7 +142,7 @@ def node_use(report: GpuNode, known: Mapping[str, Agent] | None) -> NodeUse:
         why="" if _is_measured(tenants.values()) else why_no_caps(report),
         has_limits=has_limits,
         why_no_limit="" if has_limits else why_no_caps(report),
-        carvings=carvings(report),
+        partitionings=partitionings(report),
     )
 
 
@@ -161,7 +162,7 @@ def why_no_caps(report: GpuNode) -> str:
     said = report.status.agent.missing or ()
     missing = next((each.why for each in said if each.what == CAPS or each.what.startswith(f"{CAPS} by ")), None)
     if missing is None:
-        return _NO_WARDEN if _MEASURES.isdisjoint(report.status.agent.back_ends or ()) else _NOT_TOLD
+        return _NO_ENFORCER if _MEASURES.isdisjoint(report.status.agent.back_ends or ()) else _NOT_TOLD
     return missing[:_LONGEST] or _NONE_YET
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from gpu import book as device_book
 from gpu.book import Book
-from gpu.node_resources import is_device_resource
+from gpu.node_resources import is_device_resource, usable_mib
 from gpu.request import MOST_INDEX
 from wire import names
 from wire.core import ContainerStatus, Pod, ResourceHealth
@@ -54,12 +54,12 @@ class Reservation(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     #: The device that it was given, as kubelet says (KEP-4680): "" if it names none, None if no container of it runs.
     allocated: str | None = None
     #: The node agent wrote its device, as kubelet answered, and no container of it has run since (protocol.md, step 2).
-    is_witnessed: bool = False
+    is_reported: bool = False
 
     @property
     def is_terminal(self) -> bool:
         """Whether kubelet has ended it: it holds no device, and nobody may join it."""
-        return self.phase in {names.SUCCEEDED, names.FAILED}
+        return self.phase in names.ENDED_PHASES
 
     @property
     def is_joinable(self) -> bool:
@@ -79,7 +79,7 @@ class Reservation(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     @property
     def is_told(self) -> bool:
         """Whether its device is known well enough to be used: its process runs, or kubelet named it before that."""
-        return self.is_learned or (self.is_witnessed and bool(self.uuid) and not self.deleting and not self.is_terminal)
+        return self.is_learned or (self.is_reported and bool(self.uuid) and not self.deleting and not self.is_terminal)
 
 
 def is_reservation(pod: Pod, namespace: str = names.RESERVATION_NAMESPACE, *, app: str = names.RESERVATION_APP) -> bool:
@@ -108,7 +108,9 @@ def read(pod: Pod) -> Reservation:
         phase=pod.status.phase,
         uuid=_uuid(annotations.get(names.RESERVE_FOR_GPU_INDEX, "")),
         index=_index(annotations.get(names.DEVICE_INDEX)),
-        mem_mib=_count(annotations.get(names.DEVICE_MEMORY)) or 0,
+        mem_mib=usable_mib(
+            _count(annotations.get(names.DEVICE_MEMORY)) or 0, annotations.get(names.GPU_MEMORY_RESERVE, "")
+        ),
         book=book,
         deleting=pod.metadata.deletion_timestamp is not None,
         finalized=names.BOOK_FINALIZER in (pod.metadata.finalizers or ()),
@@ -117,7 +119,7 @@ def read(pod: Pod) -> Reservation:
         alive=_is_alive(pod),
         is_ill=any(device.health == names.UNHEALTHY for device in allocated(pod)),
         allocated=_allocated(pod),
-        is_witnessed=annotations.get(names.WITNESS) == names.WITNESS_KUBELET and not has_run(pod),
+        is_reported=annotations.get(names.DEVICE_REPORTER) == names.REPORTER_KUBELET and not has_run(pod),
     )
 
 

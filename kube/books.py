@@ -28,9 +28,9 @@ from gpu import reservation as reservations
 from gpu.book import Book, NotEntered, Tenant
 from gpu.reservation import Reservation
 from kube.client.api import Api
-from kube.client.backoff import doubled_s, until_answered
 from kube.client.errors import ApiError, BadName, BadRequest, Conflict, Forbidden, Invalid, NotFound, Refused
 from kube.client.resources import PODS
+from kube.client.retry import doubled_s, until_answered
 
 #: Lost races in a row after which a change gives up (its caller asks again later).
 _TRIES = 5

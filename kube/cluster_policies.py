@@ -24,7 +24,7 @@ from gpu.container_devices import Cdi
 from kube.client.api import Api
 from kube.client.errors import ApiError, Forbidden, NotFound, Undecodable
 from kube.client.resources import CLUSTER_POLICIES
-from wire.clusterpolicy import ClusterPolicy
+from wire.api_groups import ClusterPolicy
 
 _log: Final = logging.getLogger(__name__)
 

@@ -33,11 +33,11 @@ from anyio.abc import TaskGroup
 
 from kube.client import errors
 from kube.client.api import Api
-from kube.client.backoff import doubled_s
 from kube.client.clock import Clock
 from kube.client.resources import EVENTS, Resource
+from kube.client.retry import doubled_s
+from wire.api_groups import MOST_NOTE_BYTES, NORMAL, Event, EventSeries
 from wire.core import ObjectMeta, ObjectReference
-from wire.events import MOST_NOTE_BYTES, NORMAL, Event, EventSeries
 from wire.rfc3339 import rfc3339_micro
 
 _FIRST_IN_FLIGHT: Final = 4

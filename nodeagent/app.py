@@ -20,6 +20,7 @@ from anyio.abc import TaskStatus
 from kube.client.api import Api
 from kube.client.clock import Clock, monotonic_ns
 from kube.events import EventRecorder
+from kube.telemetry.logevents import EventSink, ignore
 from kube.watch.reflector import Reflector, Sink
 from kube.watch.signal import Signal
 from nodeagent.core.report.status import health_of
@@ -28,35 +29,34 @@ from nodeagent.enforcement.hamicore import HamiCore
 from nodeagent.enforcement.limit_files import FormerLimits, LimitFiles, LimitingHealth
 from nodeagent.enforcement.memory import Connect, Limiting
 from nodeagent.enforcement.view import Viewing
-from nodeagent.kubeletapi.podresources import SOCKET
+from nodeagent.kubeletapi.client import SOCKET
 from nodeagent.mps.backend import Mps
-from nodeagent.report.books import Books, Opening
 from nodeagent.report.cards import Cards, Read
-from nodeagent.report.devices import Kubelet, Observer, Witnessing
+from nodeagent.report.devices import AgentEvent, Books, DeviceReporter, Kubelet, Opening
 from nodeagent.report.gpunode import NodeEvents, Publishing
 from wire.core import Pod
 from wire.crds.gpunode import PLUGIN_OFF, AgentStatus, CardHealth, GpuNode, Missing
 
 
 class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """``node``: the name of the Node that it runs on. ``pod_resources``: kubelet's socket. Times in seconds."""
+    """``node``: the name of the Node that it runs on. ``pod_resources_socket``: kubelet's. Times in seconds."""
 
     node: str
     version: str = ""
-    pod_resources: Path = Path(SOCKET)
-    #: Folder of tenants' sockets, on which they read their own shares; None: they have none. Needs a warden.
-    view: Path | None = None
+    pod_resources_socket: Path = Path(SOCKET)
+    #: Folder of tenants' sockets, on which they read their own shares; None: they have none. Needs a memory enforcer.
+    tenant_view: Path | None = None
     #: Where the container runtime looks for CDI files.
-    view_cdi: Path = Path("/var/run/cdi")
+    tenant_view_cdi: Path = Path("/var/run/cdi")
     #: HAMi-core's library on the host, which limits tenants; None: it does not.
     hami_core: Path | None = None
     #: Where the agent sees it; None: at the same path.
     hami_core_seen_at: Path | None = None
     #: There are no back ends any more: what earlier ones made is removed when no pod needs it.
     remove_limits: bool = False
-    #: Socket of the node's keeper of MPS, which limits tenants; None: it does not.
-    mps_keeper: Path | None = None
-    #: The keeper's pipe directory.
+    #: Socket of the node's MPS daemon, which limits tenants; None: it does not.
+    mps_daemon: Path | None = None
+    #: The MPS daemon's pipe directory.
     mps_pipes: Path = Path("/run/moorage/mps")
     #: Folder of what tenants' containers mount for their limits.
     limits: Path = Path("/var/lib/moorage/limits")
@@ -87,8 +87,8 @@ def back_ends(settings: AgentSettings) -> Sequence[BackEnd]:
         boot = _BOOT.read_text(encoding="ascii").strip()
         (folder,) = limit_folders(settings)
         found.append(HamiCore(settings.hami_core, folder, boot=boot, seen_at=settings.hami_core_seen_at))
-    if settings.mps_keeper is not None:
-        found.append(Mps(settings.mps_keeper, PurePosixPath(settings.mps_pipes)))
+    if settings.mps_daemon is not None:
+        found.append(Mps(settings.mps_daemon, PurePosixPath(settings.mps_pipes)))
     return found
 
 
@@ -129,8 +129,8 @@ class Plugin(Protocol):
 class Agent:
     """``read`` asks the driver (nodeagent/report/nvml.py), ``kubelet`` the pod-resources API.
 
-    ``warden``: what makes the link to the node's warden, and what tells pods of its deeds; None: there is none.
-    ``back_ends``: what limits tenants beside it.
+    ``enforcer``: what makes the link to the node's memory enforcer, and what tells pods of its kills; None: there is
+    none. ``back_ends``: what limits tenants beside it.
     """
 
     def __init__(
@@ -141,15 +141,15 @@ class Agent:
         *,
         settings: AgentSettings,
         rng: random.Random,
-        observer: Observer | None = None,
-        warden: tuple[Connect, EventRecorder] | None = None,
+        emit: EventSink[AgentEvent] = ignore,
+        enforcer: tuple[Connect, EventRecorder] | None = None,
         back_ends: Sequence[BackEnd] = (),
     ) -> None:
         self._settings = settings
         self.cards = Cards(read, every_s=settings.cards_every_s)
-        self.publishing = Publishing(api, node=settings.node, rng=rng)
-        is_limiting = warden is not None or bool(back_ends)
-        self.limiting = self._limiting(warden, clock=api.clock) if is_limiting else None
+        self.publishing = Publishing(api, node=settings.node, rng=rng, emit=emit)
+        is_limiting = enforcer is not None or bool(back_ends)
+        self.limiting = self._limiting(enforcer, clock=api.clock) if is_limiting else None
         self._limiting_health = LimitingHealth(api.clock)
         self.limit_files = self._limit_files(back_ends)
         self.viewing = self._viewing()
@@ -163,16 +163,16 @@ class Agent:
             *([] if self.books is None else [self.books]),
             *([] if self._tenants is None else [self._tenants]),
         ]
-        self.witnessing = Witnessing(
+        self.device_reporter = DeviceReporter(
             api,
             kubelet,
             self.cards,
             node=settings.node,
             kubelet_every_s=settings.kubelet_every_s,
             rng=rng,
+            emit=emit,
             also=also,
         )
-        self.witnessing.observer = self.publishing.observer = observer or Observer()
         self.cards.on_change = self._on_cards
         #: Set before ``run``; None: the node has another device plug-in.
         self.plugin: Plugin | None = None
@@ -180,7 +180,7 @@ class Agent:
     @property
     def reflectors(self) -> list[Reflector[Any]]:
         """What it watches: three requests of a node, each narrowed down by the API server."""
-        return [self.witnessing.reflector, self.publishing.nodes, self.publishing.gpu_nodes]
+        return [self.device_reporter.reflector, self.publishing.nodes, self.publishing.gpu_nodes]
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Work until cancelled. Started when the node's reservation pods are known.
@@ -192,11 +192,11 @@ class Agent:
             tasks.start_soon(self.publishing.gpu_nodes.run)
             tasks.start_soon(self._publish)
             tasks.start_soon(self.cards.run)
-            tasks.start_soon(self.witnessing.run)
+            tasks.start_soon(self.device_reporter.run)
             if self.plugin is not None:
                 self.plugin.follow(self.tell)
                 tasks.start_soon(self.plugin.run)
-            await tasks.start(self.witnessing.reflector.run)
+            await tasks.start(self.device_reporter.reflector.run)
             if self._tenants is not None:
                 tasks.start_soon(self._former_limits(self._tenants).run)
             if self.limiting is not None:
@@ -243,9 +243,9 @@ class Agent:
             self.limit_files.resume(self._limiting_health.resume(before.status.cards or ()))
             self.tell()
 
-    def _limiting(self, warden: tuple[Connect, EventRecorder] | None, *, clock: Clock) -> Limiting:
+    def _limiting(self, enforcer: tuple[Connect, EventRecorder] | None, *, clock: Clock) -> Limiting:
         return Limiting(
-            warden,
+            enforcer,
             cards=self.cards,
             publishing=self.publishing,
             clock=clock,
@@ -254,15 +254,15 @@ class Agent:
         )
 
     def _viewing(self) -> Viewing | None:
-        limiting, folder = self.limiting, self._settings.view
+        limiting, folder = self.limiting, self._settings.tenant_view
         if limiting is None or folder is None:
             return None
-        standing = limiting.standing
+        tenants = limiting.tenants
         viewing = Viewing(
-            tenants=lambda: standing.pods,
-            shares=lambda pod: standing.shares(pod, monotonic_ns()),
+            tenants=lambda: tenants.pods,
+            shares=lambda pod: tenants.shares(pod, monotonic_ns()),
             folder=folder,
-            cdi=self._settings.view_cdi,
+            cdi=self._settings.tenant_view_cdi,
         )
         limiting.on_hold.append(viewing.look)
         return viewing
@@ -271,10 +271,10 @@ class Agent:
         limiting = self.limiting
         if limiting is None or not back_ends:
             return None
-        standing = limiting.standing
+        tenants = limiting.tenants
         files = LimitFiles(
             back_ends,
-            tenants=lambda: standing.held,
+            tenants=lambda: tenants.held,
             cdi=self._settings.limits_cdi,
             on_look=limiting.place,
             on_ill=self._on_ill,

@@ -1,7 +1,7 @@
 """What the small processes of a node share, the memory enforcer and the MPS daemon: their socket, and how they stop.
 
 On the socket the agent sends what it wants and gets reports: for the user that listens, and nobody else. Who is on it
-can hold nothing up: reading has a deadline, and reports that a peer does not read are not kept for it. Deeds are kept,
+can hold nothing up: reading has a deadline, and reports that a peer does not read are not kept for it. Kills are kept,
 up to a bound, until a peer has taken them.
 """
 

@@ -1,4 +1,4 @@
-"""Grouping of workloads: it follows pods and PodGroups always, and writes PodGroups while it leads.
+"""The podgrouper: it follows pods and PodGroups always, and writes PodGroups while it leads.
 
 Any number of these could work side by side, for all of them write the same (work/unit.py); they are elected so that
 each thing is written once.
@@ -10,6 +10,7 @@ import logging
 import random
 from typing import Final
 
+import anyio
 from typing_extensions import override
 
 from kube.client.api import Api
@@ -17,24 +18,29 @@ from kube.client.resources import POD_GROUPS, PODS, PRIORITY_CLASSES
 from kube.events import EventRecorder
 from kube.lead.replica import Follower
 from kube.lead.secondary import Kind, Secondary
+from kube.telemetry.logevents import ignore
 from kube.watch.reflector import Reflector
 from podgrouper.core.projection import Key
 from podgrouper.read.owners import Owners
 from podgrouper.settings import WorkloadSettings
-from podgrouper.telemetry.observer import Observer, Unobserved
+from podgrouper.telemetry.events import Emit
 from podgrouper.watch.sinks import GroupSink, PodSink, PriorityClassSink
 from podgrouper.watch.view import View
+from podgrouper.work.owner_watches import OwnerWatches
 from podgrouper.work.queue import Backlog
+from podgrouper.work.scaled_away import ScaledAway
 from podgrouper.work.unit import Unit
 from wire import names
 
 _log: Final = logging.getLogger(__name__)
 
 _OURS: Final = f"spec.schedulerName={names.SCHEDULER_NAME}"
+#: Pods of a workload go together, mostly.
+_GATHERED_S: Final = 1.0
 _WITHOUT_CLASSES: Final = "a priority class that a workload names is taken, whether or not it exists"
 
 
-class Workloads(Follower):
+class Podgrouper(Follower):
     """Groups the pods of workloads. ``events`` is run by the caller."""
 
     def __init__(
@@ -44,7 +50,7 @@ class Workloads(Follower):
         settings: WorkloadSettings,
         rng: random.Random,
         events: EventRecorder,
-        observer: Observer | None = None,
+        emit: Emit = ignore,
     ) -> None:
         self.view = View()
         # PodGroups first: a pod whose PodGroup is there has nothing to be done.
@@ -57,15 +63,17 @@ class Workloads(Follower):
         )
         self._backlog = Backlog(at_once=settings.at_once, backoff=settings.backoff, rng=rng)
         self._owners = Owners(api, keep_s=settings.reread_s)
+        self._owner_watches = OwnerWatches(api, view=self.view, owners=self._owners, rng=rng)
         self._unit = Unit(
             api,
             view=self.view,
             owners=self._owners,
             settings=settings,
             events=events,
-            observer=observer or Unobserved(),
+            emit=emit,
             again=self._backlog.again,
         )
+        self._scaled_away = ScaledAway(api, view=self.view, owners=self._owners, emit=emit)
 
     @property
     def waiting(self) -> int:
@@ -84,10 +92,29 @@ class Workloads(Follower):
     async def _work(self) -> None:
         self.view.due = self._backlog.add
         try:
-            await self._backlog.run(self.view.keys(), self._work_on)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._owner_watches.run)
+                tasks.start_soon(self._look_again)
+                tasks.start_soon(self._scaled_away.run)
+                await self._backlog.run(self.view.keys(), self._work_on)
         finally:
             # What it hears of from here on is for the next leader.
             self.view.due = lambda _: None
+
+    async def _look_again(self) -> None:
+        """Have PodGroups follow owners that changed, and pods that went: those of a moment together."""
+        while True:
+            await self.view.on_changed.wait()
+            await anyio.sleep(_GATHERED_S)
+            changed, self.view.changed = self.view.changed, {}
+            below, self.view.below = self.view.below, {}
+            for group, news in changed.items():
+                for key in self.view.look_again(group, news.keys, anyio.current_time()):
+                    if news.was_edited:
+                        self._backlog.edited(key)
+            for key in below:
+                self.view.look_below(key, anyio.current_time())
+                self._backlog.edited(key)
 
     async def _work_on(self, key: Key) -> bool:
         """Do the work of a key; a fault of ours in it is logged, and stops nothing else (S11)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from kube.client.backoff import BackoffRange
+from kube.client.retry import BackoffRange
 from wire import names
 
 
@@ -12,8 +12,8 @@ class WorkloadSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Times in seconds of the event loop's clock.
 
     ``queue``: that of workloads and pods that name none. ``at_once``: workloads that are grouped side by side.
-    ``marks_at_once``: pods that are written side by side. ``reread_s``: an owner that was read is used for so long; a
-    pod that comes later has it read again, so a workload that was edited is seen with its next pod. ``backoff``: after
+    ``marks_at_once``: pods that are written side by side. ``reread_s``: an owner that was read is used for so long, if
+    it was not edited and none of its pods went. ``backoff``: after
     a failure, until its workload is tried again.
     """
 

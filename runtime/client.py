@@ -16,7 +16,7 @@ from kube.client.api import Api
 from kube.client.config import ConfigError, Credentials
 from kube.client.http_reads import HttpReads
 from kube.client.retry import Retry
-from kube.client.transport import OBJECT_BYTES, Response, Transport
+from kube.client.transport import JSON, OBJECT_BYTES, Response, Transport
 from runtime.options import connection
 from runtime.options.connection import Where
 from runtime.process import rng
@@ -152,6 +152,7 @@ class Limited:
         query: Mapping[str, str],
         body: bytes | None = None,
         content_type: str = "application/json",
+        accept: str = JSON,
         timeout_s: float,
         most_bytes: int = OBJECT_BYTES,
     ) -> Response:
@@ -163,12 +164,13 @@ class Limited:
             query=query,
             body=body,
             content_type=content_type,
+            accept=accept,
             timeout_s=within_s,
             most_bytes=most_bytes,
         )
 
     def stream(
-        self, path: str, *, query: Mapping[str, str], timeout_s: float
+        self, path: str, *, query: Mapping[str, str], accept: str = JSON, timeout_s: float
     ) -> AbstractAsyncContextManager[tuple[Response, AsyncIterator[bytes]]]:
         """Open a watch; see kube.client.transport.Transport."""
-        return self._transport.stream(path, query=query, timeout_s=min(self._limit_s, timeout_s))
+        return self._transport.stream(path, query=query, accept=accept, timeout_s=min(self._limit_s, timeout_s))

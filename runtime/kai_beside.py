@@ -27,9 +27,8 @@ from kube.events import EventRecorder, about
 from kube.telemetry.logevents import LogEvent
 from kube.telemetry.logevents import about as told
 from wire import names
-from wire.coordination import Lease
+from wire.api_groups import WARNING, Lease
 from wire.core import Container, ObjectMeta, Pod
-from wire.events import WARNING
 
 #: Label ``app`` of a component's pods -> what its image is called. A shard's scheduler has the shard's name behind it.
 _COMPONENTS: Final[Mapping[str, str]] = {"kai-operator": "operator", "binder": "binder"}
@@ -42,7 +41,6 @@ _SHARD_LEASE: Final = f"{names.SCHEDULER_NAME}-"
 _POLL_S: Final = 1.0
 #: Pods of all namespaces are listed at the first look and at each 60th: users may label as many as they like.
 ELSEWHERE_EVERY: Final = 60
-_ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -125,7 +123,9 @@ class Lookout:
         """Whether a pod that may still run, or has not started yet, is one that acts on pods and GPUs."""
         app = (pod.metadata.labels or {}).get("app", "")
         image = _SCHEDULER_IMAGE if app.startswith(_SCHEDULER_APP) else self._apps.get(app)
-        return pod.status.phase not in _ENDED and any(_image_name(one) == image for one in pod.spec.containers or ())
+        return pod.status.phase not in names.ENDED_PHASES and any(
+            _image_name(one) == image for one in pod.spec.containers or ()
+        )
 
 
 async def look_for_kai(api: Api, also: Also = NOTHING_ELSE) -> Found:

@@ -14,6 +14,7 @@ documents, Lists, JSON.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -117,6 +118,10 @@ def _wrong(what: str, event: Any) -> ComposerError:
 
 
 _DEFAULT_NAMESPACE: Final = "default"
+#: Kinds that are of no namespace, of those with pod templates: ClusterTrainingRuntime, ClusterWorkflowTemplate.
+_OF_CLUSTERS: Final = re.compile(r"Cluster[A-Z]")
+#: API groups of objects that describe pods in another form than a pod template.
+_DESCRIBING: Final = ("argoproj.io/", "sparkoperator.k8s.io/")
 
 
 class Placed(msgspec.Struct, frozen=True):
@@ -140,7 +145,10 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class FoundPod(msgspec.Struct, frozen=True, kw_only=True):
-    """One pod or template, and where it stands. ``malformed``: why the API server would not even read it."""
+    """One pod or template, and where it stands. ``malformed``: why the API server would not even read it.
+
+    ``namespace``: "" for what has none, as a ClusterTrainingRuntime.
+    """
 
     file: str
     document: int
@@ -161,7 +169,8 @@ class FoundPod(msgspec.Struct, frozen=True, kw_only=True):
     def place(self) -> str:
         """File, document, kind and name, for messages."""
         template = f" {self.path}" if self.path else ""
-        return f"{self.file} document {self.document}: {self.kind} {self.namespace}/{self.name}{template}"
+        name = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.file} document {self.document}: {self.kind} {name}{template}"
 
 
 def read(files: Sequence[str], progress: Progress | None = None) -> list[FoundPod]:
@@ -191,39 +200,45 @@ def _objects(text: str, file: str, tick: Callable[[], None]) -> Iterator[tuple[i
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise BadInput(f"{file}: not YAML: {why_not_yaml(error)}") from error
     for number, document in enumerate(found, start=1):
-        if isinstance(document, str | int | float):
-            raise BadInput(f"{file}: document {number} is text, not an object with apiVersion and kind")
+        if document is not None and not isinstance(document, Mapping):
+            what = "a list" if isinstance(document, list) else "text"
+            raise BadInput(f"{file}: document {number} is {what}, not an object with apiVersion and kind")
         for item in _items(document):
             yield number, item
 
 
-def _items(document: object) -> Iterator[Mapping[str, Any]]:
-    """The objects of a document: all of a List, one of others, none of an empty one or of what is no object."""
-    if not isinstance(document, Mapping):
+def _items(document: object, depth: int = DEEPEST) -> Iterator[Mapping[str, Any]]:
+    """The objects of a document: all of a List, of a PodList and of Lists in it, one of others, none of an empty one.
+
+    Items of a PodList need not repeat the version and the kind that the list states. One without items is an object
+    itself: it says that there are none.
+    """
+    if not isinstance(document, Mapping) or not depth:
         return
-    listed = document.get("items")
-    if document.get("kind") == "List" and isinstance(listed, list):
-        yield from (item for item in listed if isinstance(item, Mapping))
-    else:
+    kind, listed = document.get("kind"), document.get("items")
+    if not isinstance(kind, str) or not kind.endswith("List") or not isinstance(listed, list):
         yield document
+        return
+    if kind != "List" and not listed:
+        yield document
+        return
+    named = {} if kind == "List" else {"apiVersion": document.get("apiVersion"), "kind": kind.removesuffix("List")}
+    for item in listed:
+        yield from _items({**named, **item} if isinstance(item, Mapping) else item, depth - 1)
 
 
 def _found(item: Mapping[str, Any], file: str, document: int) -> Iterator[FoundPod]:
     metadata = item.get("metadata")
     owner = metadata if isinstance(metadata, Mapping) else {}
-    templates = list(podtemplates.templates(item))
-    if not templates and (item.get("apiVersion"), item.get("kind")) == ("v1", "Pod"):
-        templates = [("", item)]
-    for path, raw in templates:
-        pod, malformed = podtemplates.read_pod(raw)
-        if pod is not None and not pod.spec.containers:
-            pod, malformed = None, "spec.containers is empty: a pod has at least one container"
+    kind = _name(item.get("kind") or "Pod")
+    namespace = owner.get("namespace") or ("" if _OF_CLUSTERS.match(kind) else _DEFAULT_NAMESPACE)
+    for path, raw, pod, malformed in _read_pods(item):
         yield FoundPod(
             file=file,
             document=document,
             path=path,
-            kind=_name(item.get("kind") or "Pod"),
-            namespace=_name(owner.get("namespace") or _DEFAULT_NAMESPACE),
+            kind=kind,
+            namespace=_name(namespace),
             name=_name(owner.get("name") or owner.get("generateName") or "(no name)"),
             pod=pod,
             malformed=malformed,
@@ -231,6 +246,27 @@ def _found(item: Mapping[str, Any], file: str, document: int) -> Iterator[FoundP
             owner=item if path else {},
             owner_annotations=_texts(owner.get("annotations")) if path else {},
         )
+
+
+def _read_pods(item: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], Pod | None, str]]:
+    """Yield the pods and pod templates of an object: path, as written, as a pod, and why it is none."""
+    templates = list(podtemplates.templates(item))
+    if not templates and item.get("kind") == "Pod" and item.get("apiVersion") in {"v1", None}:
+        templates = [("", item)]
+    if str(item.get("apiVersion")).startswith(_DESCRIBING):
+        from simulator.controllers import registry  # noqa: PLC0415 - it loads what talks to clusters
+        from simulator.controllers.pods import Malformed  # noqa: PLC0415 - as above
+
+        try:
+            templates = [*registry.templates(item)] or templates
+        except Malformed as error:
+            yield "spec", {}, None, str(error)
+            return
+    for path, raw in templates:
+        pod, malformed = podtemplates.read_pod(raw)
+        if pod is not None and not pod.spec.containers:
+            pod, malformed = None, "spec.containers is empty: a pod has at least one container"
+        yield path, raw, pod, malformed
 
 
 def _name(value: object) -> str:

@@ -12,10 +12,9 @@ from typing import Final
 import anyio
 
 from kube.client.api import Api
-from kube.client.backoff import until_answered
 from kube.client.clock import Clock
 from kube.client.fence import WriteFence
-from kube.client.retry import Retry
+from kube.client.retry import Retry, until_answered
 from kube.events import EventRecorder
 from kube.lead.lease import LeaderElection, LeaseSettings, incarnation
 from kube.lead.replica import Replica, Rivals, take_part
@@ -25,8 +24,7 @@ from runtime import connections
 from runtime.health import BESIDE_KAI, Health
 from runtime.kai_beside import EVERY_S, NOTHING_ELSE, Also, BesideKai, Found, look_for_kai, sentence
 from runtime.metrics.declared import KAI_AT_WORK, LEADER
-from runtime.metrics.registry import Registry, show
-from runtime.metrics.requests import CountedTransport, measured_lag
+from runtime.metrics.registry import CountedTransport, Registry, measured_lag, show
 from runtime.process import lasting, listening
 from runtime.settings.common import Replica as Options
 from runtime.text import BadInput

@@ -15,7 +15,7 @@ import anyio
 
 from kube.client.api import Api
 from kube.client.resources import SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS, Resource
-from wire.reviews import UserInfo
+from wire.api_groups import UserInfo
 
 V = TypeVar("V")
 

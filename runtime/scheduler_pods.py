@@ -14,7 +14,7 @@ import msgspec
 
 from runtime.settings.declaration import prefix
 from runtime.settings.kinds import SWITCH
-from runtime.versions import COMPONENT, ENDED
+from runtime.versions import COMPONENT
 from wire import names
 from wire.core import Container, Pod
 
@@ -54,7 +54,7 @@ class SchedulerPods:
         self._said.pop(meta.uid, None)
         if meta.namespace != names.SYSTEM_NAMESPACE or (meta.labels or {}).get(COMPONENT) != _SCHEDULER:
             return
-        if pod.status.phase in ENDED or meta.deletion_timestamp is not None:
+        if pod.status.phase in names.ENDED_PHASES or meta.deletion_timestamp is not None:
             return
         said = [_Said(_pool(container), _is_on(container, TAINT_RULES)) for container in _containers(pod)]
         if said:

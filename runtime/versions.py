@@ -8,19 +8,18 @@ from typing import Final
 import msgspec
 
 from wire import names
-from wire.coordination import Lease
+from wire.api_groups import Lease
 from wire.core import Pod
 
 #: Of all pods that Moorage's chart makes.
 SELECTOR: Final = "app.kubernetes.io/name=moorage"
 COMPONENT: Final = "app.kubernetes.io/component"
 _VERSION: Final = "app.kubernetes.io/version"
-_LEASES: Final = {f"moorage-{name}": name for name in ("scheduler", "binder", "workloads", "admission")}
+_LEASES: Final = {f"moorage-{name}": name for name in ("scheduler", "binder", "podgrouper", "admission")}
 #: Where a version was read.
 LABEL: Final = f"label {_VERSION}"
 IMAGE: Final = "tag of the image"
 NOWHERE: Final = "lease; no pod of it is seen"
-ENDED: Final = frozenset({names.SUCCEEDED, names.FAILED})
 
 
 class Component(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -43,7 +42,7 @@ def components(pods: Iterable[Pod], leases: Iterable[Lease]) -> list[Component]:
     held = {_LEASES[lease.metadata.name]: _holder(lease) for lease in leases if lease.metadata.name in _LEASES}
     found: dict[tuple[str, ...], list[Pod]] = {}
     for pod in pods:
-        if pod.status.phase not in ENDED:
+        if pod.status.phase not in names.ENDED_PHASES:
             found.setdefault(_key(pod), []).append(pod)
     made = [_counted(key, those, held.get(key[0], "")) for key, those in sorted(found.items())]
     seen = {component.name for component in made}

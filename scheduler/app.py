@@ -3,11 +3,12 @@
 Nothing is decided before all books, BindRequests and plans of the leader before it are in the cache: a term begins
 with fresh lists (kube/lead/replica.py).
 """
+# ruff: noqa: PLW0108 - the cache calls parts that are made after it: each lambda looks its part up at the call
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Protocol
 
@@ -20,7 +21,8 @@ from kube.client.resources import BIND_REQUESTS, NODES, POD_GROUPS, PODS
 from kube.cluster_policies import CdiNames
 from kube.events import EventRecorder
 from kube.lead.replica import Followed, Follower
-from kube.lead.secondary import Kind, Secondary
+from kube.lead.secondary import Secondary
+from kube.telemetry.logevents import each_of, ignore
 from kube.telemetry.tracing import Tracer
 from kube.watch.reflector import Reflector
 from scheduler.autoscale.scaling_pods import Scaling
@@ -28,30 +30,27 @@ from scheduler.background.loops import Answering, JoiningNodes, Pricing, Recount
 from scheduler.background.queue_use import AskedUse, QueueUse
 from scheduler.background.stale_gangs import Releasing
 from scheduler.commit.bind_requests import HandedOver
+from scheduler.commit.claim_binding import Preparing
+from scheduler.commit.claim_writes import LeavingClaims
 from scheduler.commit.direct import Direct
 from scheduler.commit.gangs import Gangs
-from scheduler.conditions.enforcement import CapsInPlace, Enforcing
-from scheduler.conditions.events import ClashingClaims, Remarking
+from scheduler.conditions.enforcement import CapsInPlace, ClashingClaims, Enforcing, Remarking
 from scheduler.conditions.pod_scheduled import Status
 from scheduler.conditions.status_writers import PodGroupStatuses, QueueStatuses
 from scheduler.conditions.suggestions import Suggesting
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Explain
 from scheduler.core.scores.registry import SCORES
-from scheduler.cycle import Cycle
+from scheduler.cycle import Carriers, Cycle
 from scheduler.mig_partitioning.partitioner import Partitioner
 from scheduler.preemption.evictor import Evictor
 from scheduler.preemption.preemption import Preemption
-from scheduler.report.state import Standing
+from scheduler.report.state import SchedulerState
 from scheduler.settings import SchedulerSettings
-from scheduler.telemetry.observer import Observer, Unobserved
-from scheduler.telemetry.traces import Traced, Traces, Untraced
-from scheduler.watch.cache import Cache
-from scheduler.watch.listed import BudgetLabels, KueueTopologies
-from scheduler.watch.node_agents import NodeUses
-from scheduler.watch.secondary import budgets, numa_nodes, secondary, taint_rules
-from scheduler.watch.sinks import NodeSink, PodGroupSink, PodSink, RequestSink
-from wire.crds.gpunode import GpuNode
+from scheduler.telemetry.events import Emit, PodTraces, SeenBound
+from scheduler.watch.cache import Cache, CacheListeners
+from scheduler.watch.secondary import NodeUses, budgets, config_maps, numa_nodes, plain_owners, secondary, taint_rules
+from scheduler.watch.sinks import BudgetLabels, KueueTopologies, NodeSink, PodGroupSink, PodSink, RequestSink
 
 
 class Part(Protocol):
@@ -73,7 +72,7 @@ class _Means:
     clock: Clock
     rng: random.Random
     events: EventRecorder
-    observer: Observer
+    emit: Emit
 
 
 class Scheduler(Follower):
@@ -88,67 +87,115 @@ class Scheduler(Follower):
         rng: random.Random,
         events: EventRecorder,
         cluster: Cluster | None = None,
-        observer: Observer | None = None,
+        emit: Emit = ignore,
         tracer: Tracer | None = None,
     ) -> None:
-        self._observer = observer or Unobserved()
         self._traces = _traces(tracer, settings)
+        self._emit = emit if self._traces is None else each_of(emit, self._traces.take)
         decided = cluster or Cluster(settings.decisions, scores=settings.scores or SCORES)
-        self.cache = cache = Cache(decided, traces=self._traces)
-        of = _Means(api, cache, settings=settings, clock=clock, rng=rng, events=events, observer=self._observer)
+        self.cache = cache = Cache(decided, listeners=self._listeners(settings), traces=self._traces)
+        of = _Means(api, cache, settings=settings, clock=clock, rng=rng, events=events, emit=self._emit)
         self._scaling = _scaling(of)
-        self._carving = (
-            None if settings.carving is None else Partitioner(api, cache, settings=settings.carving, rng=rng)
-        )
-        is_fed = self._carving is not None
+        self._partitioning = _partitioning(of)
         #: What agents report of use; None: nobody follows it.
-        self.uses = NodeUses(api, rng=rng, is_fed=is_fed) if settings.follows_use else None
+        self.uses = NodeUses(api, rng=rng, is_fed=self._partitioning is not None) if settings.follows_use else None
         cdi = CdiNames(api, settings.cdi)
-        also = () if self.uses is None else (self.uses,)
-        gpu_nodes = () if self._carving is None else (self._carving.kind(*(uses.sink for uses in also)),)
-        super().__init__((*_followed(of, self._scaling, gpu_nodes, cdi), *also))
-        handed = HandedOver(api, cache, clock=clock, orphan_s=settings.orphan_s)
-        direct = Direct(
-            api,
-            cache,
-            clock=clock,
-            rng=rng,
-            events=events,
-            cdi=cdi,
-            memory_caps=settings.memory_caps,
-            observer=self._observer,
-        )
+        super().__init__(_followed(of, scaling=self._scaling, partitioning=self._partitioning, uses=self.uses, cdi=cdi))
         self._status = _status(of)
         self._suggesting = _suggesting(of, self._status)
         #: The state of the scheduler's work, for metrics and reports.
-        attempts = None if self._carving is None else self._carving.attempts
-        self.standing = Standing(cache, self._status.codes, attempts)
-        self._recounting = Recounting(cache, self._observer)
-        cache.on_waited = self._waited
-        self._enforcing = _enforcing(of)
-        self._caps = None if self.uses is None else CapsInPlace(api, cache, self.uses, clock=clock, events=events)
-        self._evictor = Evictor(api, per_s=settings.evictions_per_s)
+        self.state = SchedulerState(
+            cache, self._status.codes, None if self._partitioning is None else self._partitioning.attempts
+        )
+        self._evictor = _evictor(of)
         self._releasing = _releasing(of, self._evictor)
-        self._remarking = Remarking(cache, events)
-        clashing = ClashingClaims(cache, events)
+        self._making = _making(of, self._evictor)
+        self._remarking = Remarking(events)
         self._answering = Answering(cache, answer_s=settings.answer_s)
-        self._joining = JoiningNodes(cache, settle_s=settings.settle_s)
-        self._queue_use = _queue_use(of)
         self._pricing = Pricing(cache, settings.pricing)
         self._uses_prices = settings.decisions.uses_prices
         self._queue_statuses = QueueStatuses(api, cache, clock=clock) if settings.object_status else None
         self._group_statuses = _group_statuses(of)
         self._budget_labels = BudgetLabels(api, cache) if settings.decisions.preemption else None
-        self._making = _making(of, self._evictor)
-        self._cycle = _cycle(of, direct, handed, self._explain)
-        self._cycle.on_decided = clashing.tell
-        self._cycle.release_gang = self._releasing.take
-        if self._making is not None:
-            self._cycle.preempt = self._making.take
+        self._parts = self._parts_of(of)
+        self._carriers = _carriers(of, cdi, self._making, self._releasing)
+        self._cycle = Cycle(
+            api,
+            cache,
+            self._carriers,
+            explain=self._explain,
+            after_each=ClashingClaims(cache, events).tell,
+            settings=settings,
+            emit=self._emit,
+        )
+
+    def _listeners(self, settings: SchedulerSettings) -> CacheListeners:
+        """The parts that the cache calls. They are made after it, so each is looked up at the call."""
+        decisions, shows = settings.decisions, settings.object_status
+        return CacheListeners(
+            pod=lambda uid: self._carriers.handed.pod_changed(uid),
+            pod_gone=self._pod_gone if decisions.preemption else ignore,
+            bound=lambda pod, alternative: self._remarking.bound(pod, alternative),
+            waited=self._waited,
+            device_freed=lambda node: self._carriers.handed.device_freed(node),
+            device_asked=lambda uid: self._answering.ask(uid),
+            gang=lambda key: self._releasing.gang_changed(key),
+            group_shown=self._group_shown if shows else ignore,
+            group_sums=self._group_sums if shows else ignore,
+            queue_shown=self._queue_shown if shows else ignore,
+            request_gone=lambda uid: self._carriers.handed.request_gone(uid),
+            requests_listed=lambda uids: self._carriers.handed.requests_listed(uids),
+            stored=lambda key: self._carriers.preparing.stored_changed(key),
+            budgeted=self._budgeted if decisions.preemption else ignore,
+        )
 
     def _waited(self, waited_s: float) -> None:
-        if self.standing.is_leading:
-            self._observer.bound(waited_s)
+        if self.state.is_leading:
+            self._emit(SeenBound(waited_s))
+
+    def _pod_gone(self, uid: str) -> None:
+        if self._making is not None:
+            self._making.pod_gone(uid)
+
+    def _budgeted(self, namespace: str) -> None:
+        if self._budget_labels is not None:
+            self._budget_labels.want(namespace)
+
+    def _queue_shown(self, name: str) -> None:
+        if self._queue_statuses is not None:
+            self._queue_statuses.shown(name)
+
+    def _group_shown(self, key: tuple[str, str]) -> None:
+        if self._group_statuses is not None:
+            self._group_statuses.shown(key)
+
+    def _group_sums(self, key: tuple[str, str]) -> None:
+        if self._group_statuses is not None:
+            self._group_statuses.sums_changed(key)
+
+    def _parts_of(self, of: _Means) -> tuple[Part, ...]:
+        """What goes on beside the decisions, in the order in which it starts."""
+        caps = None if self.uses is None else CapsInPlace(of.api, of.cache, self.uses, clock=of.clock, events=of.events)
+        parts: tuple[Part | None, ...] = (
+            Recounting(of.cache, of.emit),
+            self._status,
+            _enforcing(of),
+            self._releasing,
+            self._remarking,
+            self._answering,
+            JoiningNodes(of.cache, settle_s=of.settings.settle_s),
+            self._suggesting,
+            caps,
+            self._scaling,
+            self._partitioning,
+            _queue_use(of),
+            self._queue_statuses,
+            self._group_statuses,
+            self._budget_labels,
+            self._pricing if self._uses_prices else None,
+            self._evictor,
+        )
+        return tuple(part for part in parts if part is not None)
 
     def _explain(self, explained: Sequence[Explain]) -> None:
         self._status.want(explained)
@@ -160,8 +207,8 @@ class Scheduler(Follower):
             self._group_statuses.want(explained)
         if self._scaling is not None:
             self._scaling.decided()
-        if self._carving is not None:
-            self._carving.decided()
+        if self._partitioning is not None:
+            self._partitioning.decided()
 
     @override
     def _forget_gone(self) -> None:
@@ -178,53 +225,38 @@ class Scheduler(Follower):
 
     @override
     async def _work(self) -> None:
-        self.standing.is_leading = True
-        self._traces.leads(True)
+        self._lead(True)
         try:
             await self._work_together()
         finally:
-            self.standing.is_leading = False
-            self._traces.leads(False)
+            self._lead(False)
+
+    def _lead(self, is_leading: bool) -> None:
+        self.state.is_leading = is_leading
+        if self._traces is not None:
+            self._traces.leads(is_leading)
 
     async def _work_together(self) -> None:
+        if self._partitioning is not None:
+            self._partitioning.begin()  # what goes by attempts under way does not count in the first decision
+        if self._uses_prices:
+            self._pricing.begin()  # the first decision goes by the pods that run
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._recounting.run)
-            tasks.start_soon(self._status.run)
-            tasks.start_soon(self._enforcing.run)
-            tasks.start_soon(self._releasing.run)
-            tasks.start_soon(self._remarking.run)
-            tasks.start_soon(self._answering.run)
-            tasks.start_soon(self._joining.run)
-            if self._carving is not None:
-                self._carving.begin()  # what goes by attempts under way does not count in the first decision
-            for part in self._chosen():
+            for part in self._parts:
                 tasks.start_soon(part.run)
-            if self._uses_prices:
-                self._pricing.begin()  # the first decision goes by the pods that run
-                tasks.start_soon(self._pricing.run)
-            tasks.start_soon(self._evictor.run)
             if self._making is not None:
-                await self._making.begin()  # what is kept for holders is charged before the first decision
+                await self._making.begin()  # what is kept for nominated pods is charged before the first decision
                 tasks.start_soon(self._making.run)
             tasks.start_soon(self._cycle.run)
 
-    def _chosen(self) -> Iterator[Part]:
-        """What settings have it do."""
-        parts: tuple[Part | None, ...] = (
-            self._suggesting,
-            self._caps,
-            self._scaling,
-            self._carving,
-            self._queue_use,
-            self._queue_statuses,
-            self._group_statuses,
-            self._budget_labels,
-        )
-        return (part for part in parts if part is not None)
+
+def _traces(tracer: Tracer | None, settings: SchedulerSettings) -> PodTraces | None:
+    return None if tracer is None else PodTraces(tracer, scheduler_name=settings.decisions.scheduler_name)
 
 
-def _traces(tracer: Tracer | None, settings: SchedulerSettings) -> Traces:
-    return Untraced() if tracer is None else Traced(tracer, scheduler_name=settings.decisions.scheduler_name)
+def _partitioning(of: _Means) -> Partitioner | None:
+    asked = of.settings.partitioning
+    return None if asked is None else Partitioner(of.api, of.cache, settings=asked, rng=of.rng)
 
 
 def _scaling(of: _Means) -> Scaling | None:
@@ -233,7 +265,7 @@ def _scaling(of: _Means) -> Scaling | None:
 
 
 def _followed(
-    of: _Means, scaling: Scaling | None, gpu_nodes: tuple[Kind[GpuNode], ...], cdi: CdiNames
+    of: _Means, *, scaling: Scaling | None, partitioning: Partitioner | None, uses: NodeUses | None, cdi: CdiNames
 ) -> tuple[Followed, ...]:
     """What is read before anything is decided: what safety rests on, and each decision needs.
 
@@ -241,17 +273,21 @@ def _followed(
     """
     api, cache, rng = of.api, of.cache, of.rng
     kinds = (*secondary(cache), budgets(cache)) if of.settings.decisions.preemption else secondary(cache)
-    kinds = (*kinds, numa_nodes(cache)) if of.settings.decisions.aligns_numa else kinds
+    kinds = (*kinds, config_maps(cache)) if of.settings.wait_for_config_maps else kinds
+    kinds = (*kinds, numa_nodes(cache)) if of.settings.decisions.numa_alignment else kinds
+    kinds = (*kinds, *plain_owners(cache)) if cache.cluster.settings.workloads_are_grouped else kinds
     kinds = (*kinds, taint_rules(cache)) if of.settings.device_taint_rules else kinds
+    kinds = kinds if partitioning is None else (*kinds, partitioning.kind(*(() if uses is None else (uses.sink,))))
     return (
         Reflector(api, NODES, NodeSink(cache), rng=rng),  # what there is to give
         Reflector(api, POD_GROUPS, PodGroupSink(cache), rng=rng),  # devices that a plan promises to a gang
         Reflector(api, BIND_REQUESTS, RequestSink(cache), rng=rng),  # devices that are on their way to a pod
-        Secondary(api, (*kinds, *gpu_nodes), rng=rng),
+        Secondary(api, kinds, rng=rng),
         KueueTopologies(api, cache),
         Reflector(api, PODS, PodSink(cache), rng=rng),  # devices that are used; books, in reservation pods
         *(() if scaling is None else (scaling.reflector(rng),)),  # pods once more: no second one is made
         cdi,
+        *(() if uses is None else (uses,)),
     )
 
 
@@ -263,7 +299,7 @@ def _status(of: _Means) -> Status:
         events=of.events,
         condition_s=of.settings.condition_s,
         in_flight=of.settings.explain_in_flight,
-        observer=of.observer,
+        emit=of.emit,
     )
 
 
@@ -276,14 +312,19 @@ def _enforcing(of: _Means) -> Enforcing:
     return Enforcing(of.api, of.cache, clock=of.clock, retry_s=retry_s, in_flight=in_flight)
 
 
+def _evictor(of: _Means) -> Evictor:
+    on_refused = of.cache.note_refused if of.settings.decisions.preemption else ignore
+    return Evictor(of.api, per_s=of.settings.evictions_per_s, on_refused=on_refused)
+
+
 def _releasing(of: _Means, evictor: Evictor) -> Releasing:
     return Releasing(
         of.api,
         of.cache,
         evictor=evictor,
         events=of.events,
-        observer=of.observer,
-        grace_s=of.settings.broken_gang_s,
+        emit=of.emit,
+        staleness_grace_s=of.settings.staleness_grace_s,
     )
 
 
@@ -306,17 +347,30 @@ def _group_statuses(of: _Means) -> PodGroupStatuses | None:
 def _making(of: _Means, evictor: Evictor) -> Preemption | None:
     if not of.settings.decisions.preemption:
         return None
-    return Preemption(of.api, of.cache, evictor=evictor, clock=of.api.clock, events=of.events, observer=of.observer)
+    return Preemption(of.api, of.cache, evictor=evictor, clock=of.api.clock, events=of.events, emit=of.emit)
 
 
-def _cycle(of: _Means, direct: Direct, handed: HandedOver, explain: Callable[[Sequence[Explain]], None]) -> Cycle:
-    return Cycle(
-        of.api,
-        of.cache,
+def _carriers(of: _Means, cdi: CdiNames, making: Preemption | None, releasing: Releasing) -> Carriers:
+    api, cache, settings = of.api, of.cache, of.settings
+    handed = HandedOver(api, cache, clock=of.clock, orphan_s=settings.orphan_s)
+    direct = Direct(
+        api,
+        cache,
+        clock=of.clock,
+        rng=of.rng,
+        events=of.events,
+        cdi=cdi,
+        memory_caps=settings.memory_caps,
+        emit=of.emit,
+    )
+    return Carriers(
         direct=direct,
-        gangs=Gangs(of.api, of.cache, direct=direct, handed=handed, clock=of.clock, rng=of.rng),
+        gangs=Gangs(api, cache, direct=direct, handed=handed, clock=of.clock, rng=of.rng),
         handed=handed,
-        explain=explain,
-        settings=of.settings,
-        observer=of.observer,
+        preparing=Preparing(
+            api, cache, timeout_s=settings.prepare_s, in_flight=settings.in_flight, tell_pending=direct.tell_pending
+        ),
+        leaving=LeavingClaims(api, cache, clock=api.clock),
+        preempt=None if making is None else making.take,
+        release_gang=releasing.take,
     )

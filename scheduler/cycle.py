@@ -11,6 +11,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import anyio
@@ -23,7 +24,7 @@ from kube.client.resources import PODS
 from kube.telemetry.logevents import LogEvent, about
 from scheduler.commit.bind_requests import HandedOver, NotHanded, create_request, request_manifest
 from scheduler.commit.claim_binding import Preparing
-from scheduler.commit.claim_release import LeavingClaims
+from scheduler.commit.claim_writes import LeavingClaims
 from scheduler.commit.direct import Direct
 from scheduler.commit.gangs import Gangs
 from scheduler.core.assumed.attempts import State
@@ -44,8 +45,9 @@ from scheduler.core.model.plan import (
     Withdraw,
 )
 from scheduler.settings import SchedulerSettings
-from scheduler.telemetry.observer import Observer, Stage
+from scheduler.telemetry.events import Decided, Emit, RequestMade, Stage, StageTook
 from scheduler.watch.cache import Cache
+from wire.units import SECOND_NS
 
 #: The next decision comes no sooner than this many times the time that one took,
 TIMES: Final = 3
@@ -77,42 +79,52 @@ _log: Final = logging.getLogger(__name__)
 _LOOKS: Final = 4
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Carriers:
+    """Carry out the entries of a plan, each its own kinds."""
+
+    direct: Direct
+    gangs: Gangs
+    handed: HandedOver
+    preparing: Preparing
+    leaving: LeavingClaims
+    #: Takes a nomination, or that one is given up, and charges it at once; None: nobody is evicted for others.
+    preempt: Callable[[Nominate | GiveUp], None] | None
+    #: Takes the eviction of what is left of a gang.
+    release_gang: Callable[[Evict], None]
+
+
 class Cycle:
     """Decides and commits. Every placement is charged in the same breath as it was decided.
 
-    ``explain`` is called with why pods wait, after each decision. Ages of objects are told by the API server's clock.
+    ``explain`` is called with why pods wait, after each decision that is not the one before, ``after_each`` after all.
+    Ages of objects are told by the API server's clock.
     """
 
     def __init__(
         self,
         api: Api,
         cache: Cache,
+        carriers: Carriers,
         *,
-        direct: Direct,
-        gangs: Gangs,
-        handed: HandedOver,
         explain: Callable[[Sequence[Explain]], None],
+        after_each: Callable[[], None],
         settings: SchedulerSettings,
-        observer: Observer,
+        emit: Emit,
     ) -> None:
         self._api = api
         self._cache = cache
-        self._direct = direct
-        self._gangs = gangs
-        self._handed = handed
-        self._preparing = Preparing(
-            api, cache, timeout_s=settings.prepare_s, in_flight=settings.in_flight, tell_pending=direct.tell_pending
-        )
-        self._leaving = LeavingClaims(api, cache, clock=api.clock)
-        #: Takes who is to go for whom, and charges it at once.
-        self.preempt: Callable[[Nominate | GiveUp], None] = _refuse
-        #: Called after each decision.
-        self.on_decided: Callable[[], None] = _nothing
-        #: Takes what is left of a gang that has to go.
-        self.release_gang: Callable[[Evict], None] = _refuse
+        self._direct = carriers.direct
+        self._gangs = carriers.gangs
+        self._handed = carriers.handed
+        self._preparing = carriers.preparing
+        self._leaving = carriers.leaving
+        self._preempt = carriers.preempt
+        self._release_gang = carriers.release_gang
         self._explain = explain
+        self._after_each = after_each
         self._settings = settings
-        self._observer = observer
+        self._emit = emit
         self._gathering = BatchingWindow(settings.gather_s)
         #: Reservations (UIDs) whose removal is under way.
         self._retiring: set[str] = set()
@@ -134,8 +146,8 @@ class Cycle:
         before: Plan | None = None
         while not self._is_finishing:
             began = anyio.current_time()
-            self._cache.note_room_facts()
-            plan = self._cache.cluster.decide(monotonic_ns(), wall_s=self._api.clock.now_ns() // 1_000_000_000)
+            self._cache.note_preemption_facts()
+            plan = self._cache.cluster.decide(monotonic_ns(), wall_s=self._api.clock.now_ns() // SECOND_NS)
             decided = anyio.current_time()
             if plan.wake_at_ns is None or plan.wake_at_ns > monotonic_ns():
                 self._gathering.decided(began, decided)
@@ -143,14 +155,11 @@ class Cycle:
             if plan is not before:
                 before = plan
                 _log_cycle(plan, decided - began)
-                self._observer.decided(plan)
-                self._trace(plan, began, decided)
-                self._observer.took(Stage.DECIDE, decided - began)
-                self._observer.took(Stage.CHARGE, anyio.current_time() - decided)
+                self._emit(Decided(plan, began, decided, anyio.current_time()))
             self._handed.settle_departed()
             self._look_for_abandoned_plans(tasks)
             self._give_claims_back(plan, tasks)
-            self.on_decided()
+            self._after_each()
             await self._wait(plan)
 
     def _look_for_abandoned_plans(self, tasks: TaskGroup) -> None:
@@ -164,20 +173,6 @@ class Cycle:
         is_whole = plan.wake_at_ns is None or plan.wake_at_ns > monotonic_ns()
         for pod in [*self._leaving.due(is_whole=is_whole)]:
             tasks.start_soon(self._guarded, self._leaving.leave, pod)
-
-    def _trace(self, plan: Plan, began_s: float, ended_s: float) -> None:
-        for entry in plan.entries:
-            match entry:
-                case Bind(placement=placement) | Join(placement=placement):
-                    placements: Sequence[Placement] = (placement,)
-                case Attempt(placement=placement) | Hold(placement=placement):
-                    placements = (placement,)
-                case Gang() | Prepare():
-                    placements = entry.placements
-                case _:
-                    continue
-            for placement in placements:
-                self._cache.traces.decided(placement, type(entry).__name__.lower(), began_s, ended_s)
 
     async def finish(self) -> None:
         """Decide nothing more, and wait until no commit is under way."""
@@ -253,9 +248,11 @@ class Cycle:
             case Withdraw(placement=placement):
                 self._move_on(placement, tasks)
             case Nominate() | GiveUp():
-                self.preempt(entry)
+                if self._preempt is None:
+                    raise ValueError(f"preemption is off: {entry}")
+                self._preempt(entry)
             case Evict():
-                self.release_gang(entry)
+                self._release_gang(entry)
             case Explain():
                 pass
 
@@ -334,7 +331,7 @@ class Cycle:
         async def timed(placed: T) -> None:
             began = anyio.current_time()
             await commit(placed)
-            self._observer.took(stage, anyio.current_time() - began)
+            self._emit(StageTook(stage, anyio.current_time() - began))
 
         return timed
 
@@ -363,8 +360,8 @@ class Cycle:
             self._asking.discard(placement.pod_uid)
         self._handed.add(placement, request.metadata.uid)
         place, groups = f"{placement.namespace}/{placement.name}", [device.group for device in placement.devices]
-        self._cache.traces.handed_over(placement, began_s)
-        trace = self._cache.traces.of(placement.pod_uid)
+        self._emit(RequestMade(placement, began_s))
+        trace = self._cache.trace_of(placement.pod_uid)
         extra = about(LogEvent.ATTEMPT_MADE, pod=place, node=placement.node, groups=groups, **trace)
         _log.info("handed to the binder", extra=extra)
 
@@ -393,14 +390,6 @@ class Cycle:
             return
         except ApiError as error:
             _log.warning("reservation %s was not removed: %s", entry.reservation_uid, error)
-
-
-def _nothing() -> None:
-    return
-
-
-def _refuse(entry: Nominate | GiveUp | Evict) -> None:
-    raise ValueError(f"nobody is set to evict: {entry}")
 
 
 def _log_cycle(plan: Plan, took_s: float) -> None:

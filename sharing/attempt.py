@@ -49,7 +49,7 @@ class Attempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def also_written(self) -> BoundMetadata:
-        """The node pool that its pod is labelled with, as KAI's scheduler does (kai-contract 6), and its queue."""
+        """The node pool that its pod is labelled with, as KAI's scheduler does, and its queue."""
         labels = {names.NODE_POOL_LABEL: self.node_pool} if self.node_pool else {}
         return BoundMetadata(labels, grant.render_charged(self.charged))
 

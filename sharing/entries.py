@@ -7,13 +7,13 @@ place that calls an entry dead.
 from __future__ import annotations
 
 import enum
-from typing import Final
 
 import msgspec
 
 from gpu.book import Entry
 from sharing.pods import PodView
-from wire.versions import is_older
+from wire.tombstones import is_older
+from wire.units import SECOND_NS
 
 
 class Judgement(enum.Enum):
@@ -35,7 +35,7 @@ class Evidence(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     ``group`` of the book. ``pod``: quorum read, None when there is no pod of this UID. ``last``: what is known of a pod
     that is gone: its last state where its deletion was seen, or an earlier state in which it was bound; None when
     nothing is known for sure. ``gone_for_s``: for how long it has been missing, ``heard_for_s``: for how long of that
-    its machine has been heard of without a break (sharing/machines.py), ``seen_for_s``: for how long the entry has
+    its machine has been heard of without a break (sharing/node_liveness.py), ``seen_for_s``: for how long the entry has
     been seen unbound; all by our own monotonic clock, for others' may be wrong. ``has_request``: a BindRequest of this
     attempt is there (quorum).
     """
@@ -49,7 +49,6 @@ class Evidence(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     seen_for_s: float
 
 
-_NS: Final = 1_000_000_000
 #: A direct attempt that has been seen for less than this may still be at work: longer than any write's time-out
 #: (kube.client.api, 10 s).
 WRITE_TIMEOUT_S = 15
@@ -96,7 +95,7 @@ def _judge_vanished(entry: Entry, evidence: Evidence) -> Judgement:
         return Judgement.DEAD
     grace_s = entry.grace_s if last is None else last.grace_s
     wait_s = vanished_wait_s(grace_s, was_seen=last is not None)
-    until_ns = vanished_until_ns(-int(evidence.gone_for_s * _NS), -int(evidence.heard_for_s * _NS), wait_s)
+    until_ns = vanished_until_ns(-int(evidence.gone_for_s * SECOND_NS), -int(evidence.heard_for_s * SECOND_NS), wait_s)
     return Judgement.DEAD if until_ns < 0 else Judgement.WAIT
 
 
@@ -117,8 +116,8 @@ def vanished_until_ns(gone_ns: int, heard_ns: int | None, wait_s: int) -> int:
     ``gone_ns``: since when the pod is missing. ``heard_ns``: since when its machine is heard of without a break, None:
     it is silent. ``wait_s``: as ``vanished_wait_s`` says.
     """
-    latest_ns = gone_ns + (LONGEST_SILENCE_S + wait_s) * _NS
-    return latest_ns if heard_ns is None else min(latest_ns, max(gone_ns, heard_ns) + wait_s * _NS)
+    latest_ns = gone_ns + (LONGEST_SILENCE_S + wait_s) * SECOND_NS
+    return latest_ns if heard_ns is None else min(latest_ns, max(gone_ns, heard_ns) + wait_s * SECOND_NS)
 
 
 def was_over(last: PodView | None) -> bool:

@@ -6,8 +6,8 @@ import msgspec
 
 from gpu.attempts import Cause
 from gpu.bind_request import PlannedDevice
+from gpu.container_devices import Identity, Pin
 from gpu.limits import DRIVER_CAP
-from gpu.pinning import Identity, Pin
 
 
 class Failure(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -209,8 +209,8 @@ def _after_read(state: State, pod: PodView | None) -> State:
     assert pod is not None  # noqa: S101 - unwilling() names None a failure
     if pod.rv == state.rv:
         return _go_on(msgspec.structs.replace(state, pod=pod))
-    # What is written for one version of the pod holds for that version (binder/core/configmaps.py), and no Binding at
-    # the old one can land.
+    # What is written for one version of the pod holds for that version (binder/core/reservation_pod.py), and no
+    # Binding at the old one can land.
     return _go_on(msgspec.structs.replace(state, pod=pod, rv=pod.rv, has_config_maps=False, may_land=False))
 
 

@@ -7,14 +7,14 @@ from typing import Final
 
 import msgspec
 
-from gpu import bound_pod, pinning
+from gpu import bound_pod, container_devices
 from gpu import grant as grants
 from gpu.attempts import fences
+from gpu.container_devices import Pin
 from gpu.dialects import nvfractions
 from gpu.dialects.settings import DialectSettings
 from gpu.grant import Grant, has_ended
 from gpu.limits import Cap, MemoryCaps, caps
-from gpu.pinning import Pin
 from gpu.request import NO_GPU, GpuRequest
 from gpu.translate.asked import PLAIN, alternative, asked_when_bound, recorded, taken, unrecorded
 from gpu.translation import Refusal, Translation
@@ -91,13 +91,13 @@ class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     def names_devices(self, number: int) -> bool:
         """Whether the request of this number names devices by index or UUID."""
         taken = self.taken(number)
-        return taken is not None and not all(pin.is_any for pin in pinning.pins(taken))
+        return taken is not None and not all(pin.is_any for pin in container_devices.pins(taken))
 
     def pin(self, number: int, device: int) -> Pin:
         """What the request of this number says of one of its shared devices."""
         taken = self.taken(number)
-        found = pinning.pins(taken) if taken is not None else ()
-        return found[device] if device < len(found) else pinning.ANY_DEVICE
+        found = container_devices.pins(taken) if taken is not None else ()
+        return found[device] if device < len(found) else container_devices.ANY_DEVICE
 
     def was_fenced_for(self, attempt: str) -> bool:
         """Whether this attempt was withdrawn, last or before another one."""

@@ -17,12 +17,12 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from gpu import bound_pod, pinning
+from gpu import bound_pod, container_devices
 from gpu.attempts import Cause
 from gpu.bind_request import PlannedDevice
+from gpu.container_devices import Identity, Pin
 from gpu.grant import DeviceGrant, Grant
 from gpu.limits import DRIVER_CAP
-from gpu.pinning import Identity, Pin
 from gpu.request import MemoryAsk, charge_nano
 from gpu.reservation import Reservation
 from sharing import outcome
@@ -45,7 +45,7 @@ from sharing.state import (
     World,
     WriteConfigMaps,
 )
-from wire.versions import is_older
+from wire.tombstones import is_older
 
 
 class Next(msgspec.Struct, frozen=True, gc=False):
@@ -140,8 +140,12 @@ def _lost_caps(state: State, world: World, pod: PodView | None) -> bool:
 def _pins(state: State, pod: PodView | None) -> Sequence[Pin]:
     """What the pod says of its devices, as far as it is seen: before the Binding it is."""
     taken = pod.taken(state.attempt.alternative) if pod is not None else None
-    found = pinning.pins(taken) if taken is not None else ()
-    return found if len(found) == len(state.attempt.devices) else [pinning.ANY_DEVICE] * len(state.attempt.devices)
+    found = container_devices.pins(taken) if taken is not None else ()
+    return (
+        found
+        if len(found) == len(state.attempt.devices)
+        else [container_devices.ANY_DEVICE] * len(state.attempt.devices)
+    )
 
 
 def _device_failure(state: State, world: World, device: PlannedDevice, pin: Pin) -> Failure | None:

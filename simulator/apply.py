@@ -16,9 +16,10 @@ import anyio
 
 from kube.client import errors
 from kube.client.api import Api
-from kube.client.resources import JOBS, NAMESPACES, PODS
+from kube.client.resources import JOBS, NAMESPACES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS
 from simulator.controllers import jobs
-from simulator.manifests import Manifest
+from simulator.controllers.storage import Storage, of_pod
+from simulator.manifests import Manifest, storage_of
 from wire import names
 
 _log: Final = logging.getLogger(__name__)
@@ -35,6 +36,7 @@ class Successors:
         #: UIDs of the pods that were followed by another one.
         self._followed: set[str] = set()
         self._news = anyio.Event()
+        self.storage = Storage()
 
     def hold(self, job_uid: str, pods: Iterable[Manifest]) -> None:
         """Take the later pods of a Job that was just created."""
@@ -66,9 +68,19 @@ class Successors:
                 job_uid, manifest = self._due.popleft()
                 body = jobs.owned(manifest.body, job_uid)
                 try:
-                    await self._api.create(PODS, body, namespace=manifest.namespace)
+                    await create_pod(self._api, body, manifest.namespace, self.storage)
                 except errors.ApiError as error:
                     _log.warning("%s is not made: %s", manifest, error)
+
+
+async def create_pod(api: Api, body: Mapping[str, Any], namespace: str, storage: Storage) -> None:
+    """Create a pod, and the claims of its generic ephemeral volumes. Raises kube.client.errors.ApiError."""
+    meta = (await api.create(PODS, body, namespace=namespace)).metadata
+    for claim in of_pod(body, meta.name, meta.uid):
+        volume, bound = storage.bound(claim, namespace) or (None, claim)
+        if volume is not None:
+            await api.create(PERSISTENT_VOLUMES, volume)
+        await api.create(PERSISTENT_VOLUME_CLAIMS, bound, namespace=namespace)
 
 
 #: Namespace and name of a Job.
@@ -89,6 +101,8 @@ class Applying:
         kube.client.errors.ApiError, with the object named in a note.
         """
         uids: dict[_Job, str] = {}
+        manifests = [*manifests]
+        self._successors.storage = storage_of(manifests)
         now: list[Manifest] = []
         later: dict[_Job, list[Manifest]] = {}
         for manifest in manifests:
@@ -108,6 +122,9 @@ class Applying:
         if manifest.job:
             body = jobs.owned(body, uids[manifest.namespace, manifest.job])
         try:
+            if manifest.resource is PODS:
+                await create_pod(self._api, body, manifest.namespace, self._successors.storage)
+                return
             made = await self._api.create(manifest.resource, body, namespace=manifest.namespace)
             if manifest.resource is JOBS:
                 job = manifest.namespace, made.metadata.name

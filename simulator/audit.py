@@ -26,7 +26,6 @@ from simulator.checks import fit
 from simulator.checks.checker import WATCHED, Checker
 from simulator.checks.evictions import Write
 from simulator.checks.facts import PodFacts
-from simulator.checks.fit import share_of
 from simulator.components import Runnable
 from simulator.nodes.node_set import NodeSet
 from simulator.replicas import Component
@@ -202,10 +201,11 @@ class Auditor:
     def _stuck(self) -> list[str]:
         """Bound pods that don't run, though their machines work.
 
-        A pod of which the user took his ask back on its way waits for a ConfigMap that nobody owes it.
+        A pod that waits for its user's ConfigMap or Secret, or of which the user took the request for a share back on
+        its way, waits for what nobody else owes it.
         """
         pods = [pod for pod in self._checker.live.values() if _is_ours_to_run(pod) and not self._runs(pod)]
-        return [pod.uid for pod in pods if share_of(pod) is not None or not pod.lacks_config]
+        return [pod.uid for pod in pods if not pod.lacks_config]
 
     def _runs(self, pod: PodFacts) -> bool:
         kubelet = self.world.nodes.kubelets.get(pod.node)

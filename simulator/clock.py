@@ -34,6 +34,7 @@ from anyio._backends import _asyncio as backend
 from typing_extensions import override
 
 from kube.client.clock import Clock
+from wire.units import SECOND_NS
 
 _Runnable: TypeAlias = Coroutine[Any, Any, Any] | Generator[Any, None, Any]
 
@@ -233,7 +234,7 @@ class VirtualClock:
 
     def now_ns(self) -> int:
         """Nanoseconds since the epoch, UTC; 2026-01-01T00:00:00Z at the loop's 0 by default."""
-        return self._epoch_ns + round(self._loop.time() * 1_000_000_000)
+        return self._epoch_ns + round(self._loop.time() * SECOND_NS)
 
 
 def _place(task: asyncio.Task[Any]) -> str:

@@ -13,19 +13,25 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from anyio.abc import TaskStatus
+from anyio.abc import TaskGroup, TaskStatus
 
 from admission.manifests import ADOPTION, EXEMPT
-from admission.objects.review import ObjectAdmission
+from admission.namespaces import NamespaceChoices
+from admission.objects.review import KnownQueues, ObjectAdmission
 from admission.review import PodAdmission
-from admission.tracing import Traces
+from admission.settings import Settings as AdmissionSettings
+from admission.tracing import PodTraces
 from binder.app import Binder
 from kube.client.api import Api
 from kube.client.clock import Clock
+from kube.client.resources import NAMESPACES
+from kube.client.retry import Retry
 from kube.client.transport import Transport
 from kube.events import EventRecorder
 from kube.lead.replica import Replica
+from kube.watch.reflector import Reflector
 from scheduler.app import Scheduler
+from simulator.apiserver.server import MemoryApiServer
 from simulator.apiserver.transport import MemoryTransport
 from simulator.nodes.agent import NodeAgent
 from simulator.nodes.kubelet import Kubelet
@@ -140,10 +146,34 @@ class Parts:
     policies: Callable[[Callable[[str], bool]], Iterable[Policy]] = policies
     wire: Callable[[str, MemoryTransport], Transport] = _as_it_is
     agent: Callable[[Api, Kubelet], NodeAgent] = NodeAgent
-    traces: Traces | None = None
-    #: What does the steps of agents that make MIG slices; None: nodeagent.mig.partitioning.Carver, loaded for them
+    traces: PodTraces | None = None
+    #: What does the steps of agents that make MIG slices; None: nodeagent.mig.partitioning.Partitioner, loaded for them
     #: only.
-    carver: type[Any] | None = None
+    partitioner: type[Any] | None = None
 
 
 PRODUCT: Final = Parts()
+
+
+async def start_admission(
+    server: MemoryApiServer,
+    group: TaskGroup,
+    *,
+    settings: AdmissionSettings,
+    checks_queues: bool,
+    rng: Callable[[str], random.Random],
+    is_ours: Callable[[str], bool],
+    parts: Parts = PRODUCT,
+) -> None:
+    """Put admission and the policies in front of an API server. ``rng``: for a purpose; ``is_ours``: of users."""
+    choices = NamespaceChoices(settings.choices)
+    api = Api(parts.wire("admission", server.transport("admission")), retry=Retry(rng("admission")))
+    await group.start(Reflector(api, NAMESPACES, choices, rng=rng("admission")).run)
+    admission = PodAdmission(settings, rng=rng("names"), choices_of=choices, traces=parts.traces)
+    for hook in parts.hooks(admission):
+        server.add_webhook(hook)
+    if checks_queues:
+        for checked in object_hooks(ObjectAdmission(KnownQueues(api))):
+            server.add_webhook(checked)
+    for policy in parts.policies(is_ours):
+        server.add_webhook(policy)

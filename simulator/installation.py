@@ -47,6 +47,27 @@ async def seed(api: Api, *, leases: Iterable[str] = ()) -> None:
     await api.create(RUNTIME_CLASSES, {**named(NVIDIA_RUNTIME), "handler": NVIDIA_RUNTIME})
 
 
+#: Where its objects are read, for messages.
+ORIGIN: Final = "chart"
+
+
+def priority_classes() -> list[dict[str, Any]]:
+    """Return the PriorityClasses of the chart."""
+    head = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+    return [{**head, **named(name), "value": value} for name, value in names.PRIORITY_CLASSES.items()]
+
+
+def queues() -> list[dict[str, Any]]:
+    """Return the two Queues of the chart, the parent first: nothing is theirs, and nothing is limited."""
+    unlimited = {name: {"quota": 0, "limit": -1, "overQuotaWeight": 1} for name in ("cpu", "gpu", "memory")}
+    head = {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue"}
+    below = {"parentQueue": names.DEFAULT_PARENT_QUEUE, "resources": unlimited}
+    return [
+        {**head, **named(names.DEFAULT_PARENT_QUEUE), "spec": {"resources": unlimited}},
+        {**head, **named(names.DEFAULT_QUEUE), "spec": below},
+    ]
+
+
 def named(name: str) -> dict[str, Any]:
     """Return an object that is nothing but its name."""
     return {"metadata": {"name": name}}

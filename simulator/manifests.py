@@ -7,21 +7,11 @@ Workloads of Kueue, taken as admitted: Kueue itself is not simulated.
 
 Kueue suspends a workload with a queue, or puts a gate on a plain pod, until it admits it. Facts:
 Kueue's docs, Tasks, Run.
-
-Claims that a provisioner would bind: simulated as if it had, with a volume that can be used on any node.
-
-A claim without a volume is bound by what its StorageClass names, and nobody of that runs here. Claims are left as they
-are where the manifests say more: a volume, or the class itself. Facts: Kubernetes, Dynamic Volume Provisioning.
-
-Older API versions whose form is the same as the current one: manifests of them are read as the current version.
-
-Today's clusters refuse them. Facts: Kubernetes' deprecated API migration guide; releases of Kubeflow's operators,
-JobSet, Argo Workflows and Volcano.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -57,10 +47,13 @@ from simulator.controllers import argo, registry, wrappers
 from simulator.controllers.kubernetes import Expander, api_version_of
 from simulator.controllers.pods import Made, Malformed, child
 from simulator.controllers.registry import Passed, group_made, marked
-from simulator.installation import SERVICE_ACCOUNTS
+from simulator.controllers.storage import Storage
+from simulator.installation import RUNTIME_CLASSES, SERVICE_ACCOUNTS
 from simulator.nodes.api_access import SECRETS
 from simulator.nodes.shape import NodeShape
+from simulator.versions import OTHER_FORM, current
 from wire import names
+from wire.core import Node
 from wire.yaml_text import why_not_yaml
 
 QUEUE: Final = "kueue.x-k8s.io/queue-name"
@@ -91,83 +84,11 @@ def _without_gate(pod: Mapping[str, Any], gates: object) -> Mapping[str, Any]:
     return pod if len(left) == len(listed) else {**pod, "spec": {**pod["spec"], "schedulingGates": left}}
 
 
-Json = Mapping[str, Any]
-
-
-def is_provisioned(claim: Json, classes: Collection[str]) -> bool:
-    """Whether a provisioner would make a volume for a claim. ``classes``: StorageClasses that the manifests bring.
-
-    ``storageClassName: ""`` asks for a volume that somebody has made.
-    """
-    spec, meta = child(claim, "spec"), child(claim, "metadata")
-    written = child(child(meta, "annotations"), names.OLD_STORAGE_CLASS) or child(spec, "storageClassName")
-    has_volume = child(spec, "volumeName") or child(child(meta, "annotations"), names.BIND_COMPLETED)
-    return not has_volume and written != "" and written not in classes
-
-
-def provisioned(claim: Json, namespace: str) -> tuple[Json, Json]:
-    """Return the volume that a provisioner makes for a claim, and the claim bound to it."""
-    meta, spec = claim["metadata"], child(claim, "spec") or {}
-    volume = f"pvc-{namespace}-{meta['name']}"
-    annotations = {**(meta.get("annotations") or {}), names.BIND_COMPLETED: "yes"}
-    bound = {**claim, "metadata": {**meta, "annotations": annotations}, "spec": {**spec, "volumeName": volume}}
-    made = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {"name": volume},
-        "spec": {
-            "accessModes": spec.get("accessModes"),
-            "capacity": child(spec.get("resources"), "requests"),
-            "claimRef": {"namespace": namespace, "name": meta["name"]},
-        },
-    }
-    return made, bound
-
-
-_APPS: Final = ("Deployment", "DaemonSet", "ReplicaSet", "StatefulSet")
-#: Older version and kind -> the current version.
-_CURRENT: Final[Mapping[tuple[str, str], str]] = {
-    **{
-        (version, kind): "apps/v1"
-        for version in ("extensions/v1beta1", "apps/v1beta1", "apps/v1beta2")
-        for kind in _APPS
-    },
-    **{(version, "CronJob"): "batch/v1" for version in ("batch/v1beta1", "batch/v2alpha1")},
-    **{
-        (f"scheduling.k8s.io/{version}", "PriorityClass"): "scheduling.k8s.io/v1" for version in ("v1alpha1", "v1beta1")
-    },
-    **{("storage.k8s.io/v1beta1", kind): "storage.k8s.io/v1" for kind in ("StorageClass", "CSINode")},
-    **{
-        ("resource.k8s.io/v1beta2", kind): "resource.k8s.io/v1"
-        for kind in ("DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice")
-    },
-    **{(f"kubeflow.org/{version}", "TFJob"): "kubeflow.org/v1" for version in ("v1alpha2", "v1beta1", "v1beta2")},
-    **{(f"kubeflow.org/{version}", "PyTorchJob"): "kubeflow.org/v1" for version in ("v1beta1", "v1beta2")},
-    ("kubeflow.org/v1alpha2", "MPIJob"): "kubeflow.org/v1",
-    ("xgboostjob.kubeflow.org/v1alpha1", "XGBoostJob"): "kubeflow.org/v1",
-    ("jobset.x-k8s.io/v1alpha1", "JobSet"): "jobset.x-k8s.io/v1alpha2",
-    ("argoproj.io/v1", "Workflow"): "argoproj.io/v1alpha1",
-    # kube-batch, from which Volcano came.
-    **{
-        (f"scheduling.incubator.k8s.io/{version}", "PodGroup"): "scheduling.volcano.sh/v1beta1"
-        for version in ("v1alpha1", "v1alpha2")
-    },
-}
-
-#: Versions of another form, which are passed over: their pods wait for what they make on a cluster.
-OTHER_FORM: Final = frozenset({f"resource.k8s.io/{version}" for version in ("v1alpha2", "v1alpha3", "v1beta1")})
-
-
-def current(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an object in the current version of its kind; the same object where it has that, or another form."""
-    version = _CURRENT.get((str(document.get("apiVersion")), str(document.get("kind"))))
-    return document if version is None else {**document, "apiVersion": version}
-
-
 #: In the order of creation: what others refer to comes first.
 KINDS: Final[tuple[Resource[Any], ...]] = (
     NAMESPACES,
     PRIORITY_CLASSES,
+    RUNTIME_CLASSES,
     QUEUES,
     TOPOLOGIES,
     SERVICE_ACCOUNTS,
@@ -191,7 +112,22 @@ _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 DEFAULT_NAMESPACE: Final = "default"
 #: Fields of an object's metadata that are true only on the cluster where it is stored. Owners are no objects here, and
 #: what they own is deleted.
-_STORED: Final = frozenset({"resourceVersion", "uid", "ownerReferences"})
+_STORED: Final = frozenset({
+    "resourceVersion", "uid", "ownerReferences", "creationTimestamp", "generation", "managedFields", "selfLink",
+    "deletionTimestamp", "deletionGracePeriodSeconds",
+})  # fmt: skip
+
+
+#: What labels and annotations begin with that a pod gets when it is bound.
+_OF_BINDINGS: Final = (
+    names.GRANT,
+    names.CHARGED,
+    names.GPU_PORTION_ANNOTATION,
+    names.RECEIVED_RESOURCE_TYPE,
+    names.VISIBLE_DEVICES_PREFIX,
+    names.ENV_PREFIX,
+    names.GPU_GROUP_LABEL,
+)
 
 
 class MalformedManifest(ValueError):
@@ -242,13 +178,15 @@ class Reader:
     ``nodes``: those of the cluster, on which DaemonSets have their pods.
     """
 
-    def __init__(self, nodes: Sequence[NodeShape] = ()) -> None:
+    def __init__(self, nodes: Sequence[NodeShape | Node] = ()) -> None:
         self.passed = Passed()
         self._expander = Expander(nodes)
         self._gangs = Gangs()
         self._templates = argo.WorkflowTemplates()
         #: Workflows that have the templates of another object, and where they stand: it may come after them.
         self._referring: list[tuple[Mapping[str, Any], str]] = []
+        #: Claims that controllers make where there is none of that name.
+        self._claims: list[Manifest] = []
 
     def read(self, documents: Sequence[object], *, origin: str) -> list[Manifest]:
         """Read the documents of one text, in their order. Raises MalformedManifest."""
@@ -329,6 +267,8 @@ class Reader:
         MalformedManifest for a Workflow that has the templates of another object.
         """
         found = [*found, *self._referred()]
+        claims = {(each.namespace, each.body["metadata"].get("name")) for each in found if _is_claim(each)}
+        found += [each for each in self._claims if (each.namespace, each.body["metadata"]["name"]) not in claims]
         groups: dict[tuple[str, str], Manifest] = {}
         pods: list[Manifest] = []
         for each in found:
@@ -347,14 +287,14 @@ class Reader:
 
     def _bound(self, found: Sequence[Manifest]) -> Iterator[Manifest]:
         """Yield what is there, with claims bound that a provisioner would bind, each after its volume."""
-        classes = {str(each.body["metadata"].get("name")) for each in found if each.resource is STORAGE_CLASSES}
-        has_volumes = any(each.resource is PERSISTENT_VOLUMES for each in found)
+        storage = storage_of(found)
         for each in found:
-            is_claim = each.resource is PERSISTENT_VOLUME_CLAIMS and bool(each.body["metadata"].get("name"))
-            if not is_claim or has_volumes or not is_provisioned(each.body, classes):
+            is_claim = _is_claim(each) and bool(each.body["metadata"].get("name"))
+            bound = storage.bound(each.body, each.namespace) if is_claim else None
+            if bound is None:
                 yield each
                 continue
-            volume, claim = provisioned(each.body, each.namespace)
+            volume, claim = bound
             self.passed.note_bound(each.body)
             yield Manifest(PERSISTENT_VOLUMES, "", volume, each.origin)
             yield msgspec.structs.replace(each, body=claim)
@@ -375,7 +315,7 @@ class Reader:
         """Return the pods of a workload of another project's kind, and the PodGroups that start them together."""
         about = _about(controller, namespace)
         self.passed.note_expanded(controller)
-        controller = _alone(controller)
+        controller = _new(controller)
         try:
             workload = registry.expand(self._expander.named(controller), namespace, self._expander.charge)
         except Malformed as error:
@@ -386,13 +326,26 @@ class Reader:
     def _expanded(self, controller: Mapping[str, Any], namespace: str, place: str) -> list[Manifest]:
         name = _about(controller, namespace)
         self.passed.note_expanded(controller)
-        controller = _alone(controller)
         try:
-            made = self._expander.expand(controller)
+            controller = self._expander.named(_new(controller))
+            workload = registry.grouped(controller, namespace, self._expander.expand(controller))
         except Malformed as error:
             raise MalformedManifest(f"{place}: {name}: {error}") from error
+        self.passed.note_why(name, workload)
         origin = f"{place}: {name}"
-        return [_manifest(each, namespace, origin) for each in made]
+        manifests = [_manifest(each, namespace, origin) for each in workload.made()]
+        self._claims += filter(_is_claim, manifests)
+        return [each for each in manifests if not _is_claim(each)]
+
+
+def _is_claim(manifest: Manifest) -> bool:
+    return manifest.resource is PERSISTENT_VOLUME_CLAIMS
+
+
+def storage_of(found: Sequence[Manifest]) -> Storage:
+    """Return the StorageClasses and volumes among manifests."""
+    classes = [each.body for each in found if each.resource is STORAGE_CLASSES]
+    return Storage.of(classes, [each.body for each in found if each.resource is PERSISTENT_VOLUMES])
 
 
 def _about(controller: Mapping[str, Any], namespace: str) -> str:
@@ -400,21 +353,26 @@ def _about(controller: Mapping[str, Any], namespace: str) -> str:
     return f"{controller['kind']} {namespace}/{meta.get('name') or meta.get('generateName')}"
 
 
-def _alone(controller: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a controller without the owner that ``kubectl get`` shows, since that is no object here."""
-    return _without(controller, frozenset({"ownerReferences"}))
-
-
 def _new(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an object, perhaps one that ``kubectl get`` shows, as one to be created."""
-    return _without(document, _STORED)
+    """Return an object, perhaps one that ``kubectl get`` shows, as one to be created.
 
-
-def _without(document: Mapping[str, Any], fields: frozenset[str]) -> Mapping[str, Any]:
+    A pod that was placed is placed again: without its node, and without what its Binding wrote.
+    """
     meta = document["metadata"]
-    if fields.isdisjoint(meta):
+    if _STORED.isdisjoint(meta) and "status" not in document:
         return document
-    return {**document, "metadata": {field: value for field, value in meta.items() if field not in fields}}
+    rest = {field: value for field, value in document.items() if field != "status"}
+    new = {**rest, "metadata": {field: value for field, value in meta.items() if field not in _STORED}}
+    return _unplaced(new) if document.get("kind") == "Pod" and "uid" in meta else new
+
+
+def _unplaced(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    meta = dict(pod["metadata"])
+    for field in ("labels", "annotations"):
+        if meta.get(field):
+            meta[field] = {key: value for key, value in meta[field].items() if not key.startswith(_OF_BINDINGS)}
+    spec = {field: value for field, value in (child(pod, "spec") or {}).items() if field != "nodeName"}
+    return {**pod, "metadata": meta, "spec": spec}
 
 
 def _manifest(made: Made, namespace: str, origin: str) -> Manifest:
@@ -431,6 +389,23 @@ def _ours(pod: Manifest) -> Manifest:
     if spec.get("nodeName"):
         return pod
     return msgspec.structs.replace(pod, body={**pod.body, "spec": {**spec, "schedulerName": names.SCHEDULER_NAME}})
+
+
+def installed(manifests: Sequence[Manifest]) -> list[Manifest]:
+    """Return manifests with what the chart makes: its PriorityClasses, and beside other Queues the default ones."""
+    has_queues = any(each.resource is QUEUES for each in manifests)
+    made: list[tuple[Resource[Any], list[dict[str, Any]]]] = [
+        (PRIORITY_CLASSES, installation.priority_classes()),
+        (QUEUES, installation.queues() if has_queues else []),
+    ]
+    present = {(each.resource.kind, each.body["metadata"].get("name")) for each in manifests}
+    added = [
+        Manifest(resource, "", body, installation.ORIGIN)
+        for resource, bodies in made
+        for body in bodies
+        if (resource.kind, body["metadata"]["name"]) not in present
+    ]
+    return in_order([*added, *manifests])
 
 
 def in_order(manifests: Sequence[Manifest]) -> list[Manifest]:

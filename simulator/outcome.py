@@ -7,7 +7,7 @@ nodes and reasons only.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,6 +34,10 @@ class DeviceShare(msgspec.Struct, frozen=True):
 
 #: The reason of a pod that is left to another scheduler.
 OTHER_SCHEDULER: Final = "OtherScheduler"
+
+
+#: The phase and the reason of a pod that was evicted, and is gone.
+EVICTED: Final = "Evicted"
 
 
 class PodOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,9 +123,10 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def pods(world: World) -> tuple[PodOutcome, ...]:
-    """Return the pods of users, in the order of their making."""
+    """Return the pods of users, in the order of their making, and after them those that were evicted and are gone."""
     cards = _cards(world)
-    return tuple(_pod(raw, world, cards) for raw in _users(world))
+    there = (_pod(raw, world, cards) for raw in _users(world))
+    return (*there, *(_evicted(raw, world) for raw in world.evicted.pods.values()))
 
 
 def nodes(world: World) -> tuple[NodeOutcome, ...]:
@@ -129,7 +134,7 @@ def nodes(world: World) -> tuple[NodeOutcome, ...]:
     tenants = _tenants(world)
     reserved = {
         uuid
-        for container in world.nodes.witness.running
+        for container in world.nodes.ground_truth.running
         if container.pod.startswith(f"{names.RESERVATION_NAMESPACE}/")
         for uuid in container.devices
     }
@@ -151,8 +156,11 @@ def nodes(world: World) -> tuple[NodeOutcome, ...]:
     )
 
 
-def queues(world: World) -> tuple[QueueOutcome, ...]:
-    """Return what each queue uses and waits for now, by the checker's count; nothing where there is no Queue."""
+def queues(world: World, *, unless_used: Collection[str] = ()) -> tuple[QueueOutcome, ...]:
+    """Return what each queue uses and waits for now, by the checker's count; nothing where there is no Queue.
+
+    ``unless_used``: queues that are left out while they have no pods.
+    """
     return tuple(
         QueueOutcome(
             name=load.name,
@@ -166,6 +174,7 @@ def queues(world: World) -> tuple[QueueOutcome, ...]:
             limit=_amounts(load.most["limit"]),
         )
         for load in world.checker.limits.loads()
+        if load.name not in unless_used or load.placed or load.waiting
     )
 
 
@@ -201,7 +210,7 @@ def _users(world: World) -> list[dict[str, Any]]:
 
 def _seen(world: World, pod_uid: str) -> set[str]:
     """Devices that the newest runs of a pod's containers saw."""
-    return {uuid for seen in world.nodes.witness.seen_by(pod_uid).values() for uuid in seen}
+    return {uuid for seen in world.nodes.ground_truth.seen_by(pod_uid).values() for uuid in seen}
 
 
 def _pod(raw: Mapping[str, Any], world: World, cards: Mapping[str, Device]) -> PodOutcome:
@@ -217,6 +226,20 @@ def _pod(raw: Mapping[str, Any], world: World, cards: Mapping[str, Device]) -> P
         devices=tuple(_share(device, shares.get(device.uuid, NANO_PER_DEVICE)) for device in devices),
         reason=reason,
         verdict=verdict,
+        to_bind_s=world.timeline.of[metadata["uid"]].to_bind_s,
+    )
+
+
+def _evicted(raw: Mapping[str, Any], world: World) -> PodOutcome:
+    metadata = raw["metadata"]
+    return PodOutcome(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        phase=EVICTED,
+        node=raw["spec"].get("nodeName", ""),
+        devices=(),
+        reason=EVICTED,
+        verdict=world.evicted.text(metadata["uid"]) or "no Event says why",
         to_bind_s=world.timeline.of[metadata["uid"]].to_bind_s,
     )
 

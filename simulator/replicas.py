@@ -1,4 +1,4 @@
-"""The schedulers and binders of a simulated cluster, each replica run as cli/processes.py runs it in a process.
+"""The schedulers and binders of a simulated cluster, each replica run as runtime/replicas.py runs it in a process.
 
 Every replica has its own connection to the API server, wall clock and randomness. With an election those of one role
 elect a leader; without, all of them work at once, as after a mistake in their manifests.

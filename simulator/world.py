@@ -26,31 +26,27 @@ import anyio
 import msgspec
 from anyio.abc import TaskGroup
 
-from admission.namespaces import NamespaceChoices
-from admission.objects.review import KnownQueues, ObjectAdmission
-from admission.review import PodAdmission
 from admission.settings import Settings as AdmissionSettings
 from binder.settings import BinderSettings
 from kube.client import errors
 from kube.client.api import Api
 from kube.client.clock import Clock
-from kube.client.resources import LEASES, NAMESPACES, PODS
+from kube.client.resources import LEASES, PODS
 from kube.client.retry import Retry
 from kube.lead.lease import LeaseSettings
-from kube.watch.reflector import Reflector
 from scheduler.core.model.settings import NodePool
 from scheduler.settings import SchedulerSettings
 from simulator import installation, policies
 from simulator.apiserver.calls import Call
 from simulator.apiserver.server import MemoryApiServer
-from simulator.apiserver.types import MOORAGE
+from simulator.apiserver.types import EVENTS, MOORAGE, ResourceType
 from simulator.apply import Applying, Successors
 from simulator.audit import Auditor
 from simulator.checks import observer
 from simulator.checks.checker import CONFIG_MAPS, DELETED, WATCHED, Checker
 from simulator.checks.limits import Lateness
 from simulator.checks.observer import Observer, Overhearing
-from simulator.components import PRODUCT, Parts, object_hooks
+from simulator.components import PRODUCT, Parts, start_admission
 from simulator.controllers.disruption import KubeControllers
 from simulator.manifests import Manifest
 from simulator.nodes.agent import NodeAgents
@@ -118,6 +114,32 @@ class Timeline:
             times.running_s = now_s
 
 
+class Evicted:
+    """Pods that were evicted and are gone: by UID, with the text of the Event that says for whom, "" without one."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, dict[str, Any]] = {}
+        self._texts: dict[str, str] = {}
+
+    def text(self, uid: str) -> str:
+        """Why a pod was evicted."""
+        return self._texts.get(uid, "")
+
+    def take(self, kind: ResourceType, raw: bytes, is_gone: bool) -> None:
+        """Take an object as the API server stores it."""
+        if kind is EVENTS and not is_gone and _EVICT in raw:
+            said = msgspec.json.decode(raw)
+            if said.get("reason") == names.REASON_EVICT:
+                self._texts[said["regarding"].get("uid", "")] = said.get("note", "")
+
+    def gone(self, pod: dict[str, Any]) -> None:
+        """Take a pod that is gone."""
+        conditions = (pod.get("status") or {}).get("conditions") or ()
+        if any(each["type"] == "DisruptionTarget" and each["status"] == "True" for each in conditions):
+            self.pods[pod["metadata"]["uid"]] = pod
+
+
+_EVICT: Final = f'"{names.REASON_EVICT}"'.encode()
 _OBSERVER: Final = "observer"
 _READS: Final = frozenset({"get", "list", "watch"})
 #: A broken gang's grace time, the time in which waiting members may complete it, an attempt to do so that began just
@@ -155,6 +177,18 @@ class WorldSettings(msgspec.Struct, frozen=True, kw_only=True):
     binder: BinderSettings = BinderSettings()
 
 
+def _checker(nodes: NodeSet, settings: WorldSettings) -> Checker:
+    return Checker(
+        nodes.devices,
+        gang_grace_s=settings.gang_grace_s,
+        release_s=settings.scheduler.staleness_grace_s,
+        loss_window_s=settings.loss_window_s,
+        is_divided=bool(settings.pools),
+        lateness=settings.lateness or Lateness(usual_s=_QUEUE_LAG_S if settings.event_delay_s else 0.0),
+        several_decide=settings.schedulers > 1 and settings.election is None,
+    )
+
+
 class World:
     """A running cluster; use it as an async context manager."""
 
@@ -170,7 +204,8 @@ class World:
         self.settings = settings
         self._parts = parts
         self.timeline = Timeline()
-        also = MOORAGE if settings.scheduler.carving is not None else ()
+        self.evicted = Evicted()
+        also = MOORAGE if settings.scheduler.partitioning is not None else ()
         rng = random.Random(f"{seed}/server")
         self.server = MemoryApiServer(clock=clock, rng=rng, auto_namespaces=True, extra_types=also)
         #: The calls of the cluster's users.
@@ -185,20 +220,9 @@ class World:
         )
         machines = {name: self.nodes[name] for name in settings.agents}
         self.agents = NodeAgents(self.server.transport(policies.AGENT), machines, parts.agent, seed=seed)
-        self.checker = Checker(
-            self.nodes.devices,
-            gang_grace_s=settings.gang_grace_s,
-            release_s=settings.scheduler.broken_gang_s,
-            loss_window_s=settings.loss_window_s,
-            is_divided=bool(settings.pools),
-            lateness=settings.lateness or Lateness(usual_s=_QUEUE_LAG_S if settings.event_delay_s else 0.0),
-            several_decide=settings.schedulers > 1 and settings.election is None,
-        )
+        self.checker = _checker(self.nodes, settings)
         self.auditor = Auditor(self, _OBSERVER, is_ours)
-        self.nodes.witness.listeners.append(self.checker.witnessed)
-        self.server.faults.on_answer.append(self.auditor.answered)
-        self.server.faults.on_strike.append(self.auditor.struck)
-        self.server.listen(Overhearing(self.checker).take)
+        self._listen()
         self._watching = self.server.transport(_OBSERVER)
         self.observers = {plural: Observer(self._watching, plural, self._observe) for plural in WATCHED}
         kubernetes = KubeControllers(
@@ -226,6 +250,14 @@ class World:
         self._stack = AsyncExitStack()
         self._group: TaskGroup | None = None
 
+    def _listen(self) -> None:
+        """Report all that happens to the checker and the auditor."""
+        self.nodes.ground_truth.listeners.append(self.checker.recorded)
+        self.server.faults.on_answer.append(self.auditor.answered)
+        self.server.faults.on_strike.append(self.auditor.struck)
+        self.server.listen(Overhearing(self.checker).take)
+        self.server.listen(self.evicted.take)
+
     async def __aenter__(self) -> Self:
         """Start the cluster; everything is ready when this returns."""
         self.checker.findings.start_s = anyio.current_time()
@@ -236,7 +268,15 @@ class World:
         await installation.seed(self.api, leases=self._leases)
         for each in self.observers.values():
             await self._group.start(each.run)
-        await self._start_admission(self._group)
+        await start_admission(
+            self.server,
+            self._group,
+            settings=self.settings.admission,
+            checks_queues=self.settings.checks_queues,
+            rng=self._rng,
+            is_ours=is_ours,
+            parts=self._parts,
+        )
         await self._group.start(self.nodes.run)
         await self._group.start(self.agents.run)
         for component in self.components.values():
@@ -381,26 +421,13 @@ class World:
     def _rng(self, purpose: str) -> random.Random:
         return random.Random(f"{self.settings.seed}/{purpose}")
 
-    async def _start_admission(self, group: TaskGroup) -> None:
-        settings = self.settings.admission
-        choices = NamespaceChoices(settings.choices)
-        wired = self._parts.wire("admission", self.server.transport("admission"))
-        api = Api(wired, retry=Retry(self._rng("admission")))
-        await group.start(Reflector(api, NAMESPACES, choices, rng=self._rng("admission")).run)
-        admission = PodAdmission(settings, rng=self._rng("names"), choices_of=choices, traces=self._parts.traces)
-        for hook in self._parts.hooks(admission):
-            self.server.add_webhook(hook)
-        if self.settings.checks_queues:
-            for checked in object_hooks(ObjectAdmission(KnownQueues(api))):
-                self.server.add_webhook(checked)
-        for policy in self._parts.policies(is_ours):
-            self.server.add_webhook(policy)
-
     def _observe(self, plural: str, event: str, raw: dict[str, Any]) -> None:
         now_s = anyio.current_time()
         if plural == PODS.plural and event != DELETED:
             self.timeline.note(raw, now_s)
             self._successors.seen(raw)
+        elif plural == PODS.plural:
+            self.evicted.gone(raw)
         self.checker.observed(plural, event, raw, now_s)
         self.auditor.changed()
 

@@ -3,9 +3,7 @@
 Async tests just work (anyio_mode = "auto") and run on asyncio in real time. A module whose tests sleep or wait for
 time-outs asks for virtual time instead, in which an hour passes at once (simulator/clock.py)::
 
-    @pytest.fixture(scope="module")
-    def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
-        return virtual_anyio_backend
+    VIRTUAL_TIME = True
 
     async def test_a_lost_reservation_is_replaced_after_its_time_out() -> None:
         await anyio.sleep(3600)
@@ -20,6 +18,7 @@ from __future__ import annotations
 
 import gc
 import inspect
+import logging
 import os
 from collections.abc import Iterator
 from typing import Any, Final
@@ -27,6 +26,8 @@ from typing import Any, Final
 import hypothesis
 import pytest
 
+from kube.telemetry.loglevel import PACKAGES
+from runtime.logs import Limited
 from simulator.clock import VirtualTimeLoop
 from tests.whole import IS_WHOLE
 from tools.cluster.plane import ControlPlane
@@ -35,8 +36,8 @@ pytest_plugins = ["tests.durations", "tests.marked", "tests.importing"]
 
 AnyioBackend = tuple[str, dict[str, Any]]
 
-hypothesis.settings.register_profile("dev", max_examples=30, deadline=None)
-hypothesis.settings.register_profile("ci", max_examples=30, deadline=None, derandomize=True, print_blob=True)
+hypothesis.settings.register_profile("dev", max_examples=15, deadline=None)
+hypothesis.settings.register_profile("ci", max_examples=15, deadline=None, derandomize=True, print_blob=True)
 # As in make nightly: examples that no earlier run had.
 hypothesis.settings.register_profile("whole", max_examples=500, deadline=None, print_blob=True)
 hypothesis.settings.load_profile("whole" if IS_WHOLE else "ci" if os.environ.get("CI") else "dev")
@@ -46,16 +47,29 @@ hypothesis.settings.load_profile("whole" if IS_WHOLE else "ci" if os.environ.get
 _COLLECTIONS: Final = (2_000, 20, 10)
 
 
-@pytest.fixture(scope="session")
-def anyio_backend() -> AnyioBackend:
-    """asyncio in real time; a module may override it with ``virtual_anyio_backend``."""
-    return ("asyncio", {})
+@pytest.fixture(scope="module")
+def anyio_backend(request: pytest.FixtureRequest, virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
+    """asyncio in real time, or in virtual time where the module says so, as shown above."""
+    return virtual_anyio_backend if getattr(request.module, "VIRTUAL_TIME", False) else ("asyncio", {})
 
 
 @pytest.fixture(scope="session")
 def virtual_anyio_backend() -> AnyioBackend:
-    """asyncio in virtual time: for a module's own ``anyio_backend``, as shown above."""
+    """asyncio in virtual time: for the ``anyio_backend`` of a folder's conftest.py."""
     return ("asyncio", {"loop_factory": VirtualTimeLoop})
+
+
+@pytest.fixture(autouse=True)
+def _log_of_nobody() -> Iterator[None]:
+    """Remove what a component logs to: many run in one process, and the stderr of a test that is over is closed."""
+    root = logging.getLogger()
+    level = root.level
+    yield
+    for handler in [handler for handler in root.handlers if type(handler) in {logging.StreamHandler, Limited}]:
+        root.removeHandler(handler)
+    root.setLevel(level)
+    for package in PACKAGES:
+        logging.getLogger(package).setLevel(logging.NOTSET)
 
 
 @pytest.fixture(scope="session")

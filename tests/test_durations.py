@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.durations import keep, slowest
 
 
@@ -15,6 +17,7 @@ def test_durations_of_tests_that_did_not_run_stay(tmp_path: Path) -> None:
     assert json.loads(kept_in.read_text()) == {"tests/test_a.py::test_x": 5, "tests/test_a.py::test_y": 7}
 
 
+@pytest.mark.thorough
 def test_runs_side_by_side_lose_nothing_of_each_other(tmp_path: Path) -> None:
     kept_in, runs, rounds = tmp_path / "durations.json", 3, 50
     code = "import sys; from pathlib import Path; from tests.durations import keep\n"

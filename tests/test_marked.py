@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.marked import can_have, hidden, is_passed_over
+from tests.marked import can_have, hidden, is_passed_over, left_out
 
 
 def _written(folder: Path, files: dict[str, str]) -> Path:
@@ -33,15 +33,52 @@ def test_a_file_can_have_tests_with_the_marks_in_its_text_and_in_the_conftests_o
 
 @pytest.mark.parametrize(
     ("expression", "is_other_passed_over"),
-    [("cluster", True), ("node", True), ("not cluster and not node", False), ("", False)],
+    [
+        ("cluster", True),
+        ("node", True),
+        ("cluster and not nightly", True),
+        ("cluster and nightly", False),
+        ("cluster or nightly", False),
+        ("not cluster and not node", False),
+        ("", False),
+    ],
 )
-def test_files_are_passed_over_only_where_one_mark_is_asked_for(
+def test_files_are_passed_over_only_where_tests_with_one_mark_are_asked_for(
     tmp_path: Path, expression: str, is_other_passed_over: bool
 ) -> None:
     marked = _written(tmp_path, {"a/test_x.py": "pytest.mark.cluster, pytest.mark.node", "a/test_y.py": ""})
     assert not is_passed_over(marked, expression, tmp_path)
     assert is_passed_over(marked.with_name("test_y.py"), expression, tmp_path) is is_other_passed_over
     assert not is_passed_over(marked.parent, expression, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("expression", "marks"),
+    [
+        ("not a", {"a"}),
+        ("not a and not b", {"a", "b"}),
+        ("not a or not b", set()),
+        ("not a and b", set()),
+        ("not (a and b)", set()),
+        ("a", set()),
+        ("", set()),
+    ],
+)
+def test_marks_are_left_out_by_an_expression_that_does_nothing_else(expression: str, marks: set[str]) -> None:
+    assert left_out(expression) == marks
+
+
+@pytest.mark.parametrize(
+    ("text", "is_over"),
+    [
+        ("pytestmark = pytest.mark.helm\n", True),
+        ("pytestmark = pytest.mark.node\n", False),
+        ("@pytest.mark.helm\n", False),
+        ("pytestmark = [pytest.mark.helm]\n", False),
+    ],
+)
+def test_a_file_whose_tests_are_all_left_out_is_passed_over(tmp_path: Path, text: str, is_over: bool) -> None:
+    assert is_passed_over(_written(tmp_path, {"a/test_x.py": text}), "not helm and not cluster", tmp_path) is is_over
 
 
 def test_a_mark_from_elsewhere_is_told_as_its_run_would_leave_the_test_out(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Programs that are built from pinned Go modules, once, into a cache.
 
-``label`` says whose build it is, in what is shown ("control plane", "helm").
+``label`` says whose build it is, in what is shown ("control plane", "chart"). ``python -m tools.goprogram NAME...``
+prints the paths of those of ``PINNED``; the control plane, the oracle and controllers have modules of their own.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Final, NamedTuple
 
 _TTY_EVERY_S = 1.0
 #: Back to the line's begin, and clear it.
@@ -68,9 +70,10 @@ def required(module: Path, path: str) -> str:
     return found[1]
 
 
-def build(go: str, module: Path, package: str, target: Path, *, ldflags: str, label: str) -> None:
+def build(go: str, module: Path, package: str, target: Path, *, ldflags: str, label: str, tags: str = "") -> None:
     """Build one program, showing the time it takes. Raises BuildFailed."""
-    command = [go, "build", "-trimpath", "-buildvcs=false", "-ldflags", ldflags, "-o", str(target), package]
+    command = [go, "build", "-trimpath", "-buildvcs=false", "-ldflags", ldflags, "-tags", tags]
+    command += ["-o", str(target), package]
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
             command,
@@ -90,7 +93,7 @@ def build(go: str, module: Path, package: str, target: Path, *, ldflags: str, la
             raise BuildFailed("\n  ".join(output.read().decode(errors="replace").strip().splitlines()[-15:]))
 
 
-def ensure(target: Path, module: Path, package: str, *, ldflags: str, label: str) -> Path:
+def ensure(target: Path, module: Path, package: str, *, ldflags: str, label: str, tags: str = "") -> Path:
     """Return the program at ``target``, building it if it is not there. Raises Unavailable.
 
     It is built beside the target and moved there at once, so that a broken-off build leaves nothing that looks done.
@@ -106,7 +109,7 @@ def ensure(target: Path, module: Path, package: str, *, ldflags: str, label: str
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=".build-") as scratch:
             made = Path(scratch) / target.name
             try:
-                build(go, module, package, made, ldflags=ldflags, label=label)
+                build(go, module, package, made, ldflags=ldflags, label=label, tags=tags)
             except BuildFailed as error:
                 raise Unavailable(f"{target.name} can't be built: `go build` failed:\n  {error}") from error
             made.replace(target)
@@ -131,7 +134,7 @@ def locked(path: Path, *, label: str) -> Iterator[None]:
 
 
 def say(line: str, *, end: str = "\n") -> None:
-    """Wake the callers that wait."""
+    """Print a line for people at once."""
     print(line, end=end, file=sys.stderr, flush=True)
 
 
@@ -153,3 +156,60 @@ def _watch(process: subprocess.Popen[bytes], program: str, label: str) -> None:
 def _elapsed(started_s: float) -> str:
     minutes, seconds = divmod(round(time.monotonic() - started_s), 60)
     return f"{minutes} min {seconds:02d} s"
+
+
+class Pinned(NamedTuple):
+    """A program of one Go module, whose go.mod in tools/NAME has the version of ``requires``.
+
+    ``has_source``: the program's own text lies there, too.
+    """
+
+    name: str
+    requires: str
+    package: str
+    label: str
+    ldflags: str = "-s -w"
+    has_source: bool = False
+
+    @property
+    def module(self) -> Path:
+        """The folder of go.mod."""
+        return Path(__file__).parent / self.name
+
+    @property
+    def version(self) -> str:
+        """The version that go.mod requires, as ``v4.2.4``."""
+        return required(self.module, self.requires)
+
+    def ensure(self, environ: Mapping[str, str] = os.environ) -> Path:
+        """Return the program's path, building it if the cache has none for this source. Raises Unavailable."""
+        texts = sorted(self.module.glob("*.go")) if self.has_source else ()
+        recipe = hashlib.sha256(b"".join(path.read_bytes() for path in texts)).hexdigest() if texts else "1"
+        folder = cache_root(environ) / self.name / key(self.module, self.version, recipe=recipe)
+        ldflags = self.ldflags.format(version=self.version)
+        return ensure(folder / self.name, self.module, self.package, ldflags=ldflags, label=self.label)
+
+
+#: Helm's Kubernetes modules have the versions of tools/controlplane/go.mod: a machine that has just built those
+#: compiles little more.
+HELM: Final = Pinned(
+    "helm",
+    requires="helm.sh/helm/v4",
+    package="helm.sh/helm/v4/cmd/helm",
+    label="chart",
+    ldflags="-s -w -X helm.sh/helm/v4/internal/version.version={version}",
+)
+#: Evaluates alert rules: Prometheus' own PromQL engine and templates, and what `promtool test rules` does besides.
+#: promtool itself is not taken: all service discoveries and clouds' clients are in it.
+ALERTTEST: Final = Pinned(
+    "alerttest", requires="github.com/prometheus/prometheus", package=".", label="alerts", has_source=True
+)
+#: Restores a snapshot of etcd; of the version of the etcd of the control plane.
+ETCDUTL: Final = Pinned(
+    "etcdutl", requires="go.etcd.io/etcd/etcdutl/v3", package="go.etcd.io/etcd/etcdutl/v3", label="restore"
+)
+PINNED: Final = (HELM, ALERTTEST, ETCDUTL)
+
+
+if __name__ == "__main__":
+    sys.exit(max(told(program.ensure) for program in PINNED if program.name in sys.argv[1:]))

@@ -1,31 +1,35 @@
-"""The tables of docs/metrics.md, made from declarations and alert rules: ``python -m tools.metricspage``.
+"""The tables of docs/reference/metrics.md, made from declarations and alert rules: ``python -m tools.metricspage``.
 
-The page around them is written by hand. A test compares (tests/runtime/metrics/test_page.py).
+The page around them is written by hand. A test compares (tests/runtime/metrics/test_components.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
-from runtime.metrics.compat import COMPAT
-from runtime.metrics.declared import COMPONENTS, Kind, Metric
-from runtime.metrics.nodeagent import TENANTS
+from runtime.metrics.declared import COMPONENTS, Metric
+from runtime.metrics.nodeagent import COMPAT, TENANTS
 
 _ROOT: Final = Path(__file__).parent.parent
-PAGE: Final = _ROOT / "docs" / "metrics.md"
+PAGE: Final = _ROOT / "docs" / "reference" / "metrics.md"
 ALERTS: Final = _ROOT / "helm" / "moorage" / "alerts" / "moorage.yaml"
 _BEGIN: Final = "<!-- made by make metrics from runtime/metrics/declared.py -->"
 _END: Final = "<!-- end of what is made -->"
 _BEGIN_TENANTS: Final = "<!-- made by make metrics from runtime/metrics/nodeagent.py -->"
 _END_TENANTS: Final = "<!-- end of tenants -->"
-_BEGIN_COMPAT: Final = "<!-- made by make metrics from runtime/metrics/compat.py -->"
+_BEGIN_COMPAT: Final = "<!-- made by make metrics from runtime/metrics/nodeagent.py: names of other systems -->"
 _END_COMPAT: Final = "<!-- end of names of other systems -->"
 _BEGIN_ALERTS: Final = "<!-- made by make metrics from helm/moorage/alerts/moorage.yaml -->"
 _END_ALERTS: Final = "<!-- end of the alerts -->"
+
+#: A text that depends on a label, in a rule's summary.
+_CHOICE: Final = re.compile(r"\{\{ if [^}]* \}\}(.*?)\{\{ else \}\}(.*?)\{\{ end \}\}")
 
 
 def tables() -> str:
@@ -40,25 +44,31 @@ def tables() -> str:
 
 
 def _table(components: tuple[str, ...], metrics: Iterable[Metric]) -> Iterator[str]:
-    title = "all components" if len(components) == len(COMPONENTS) else " and ".join(components)
-    yield f"### Of {title}"
+    *first, last = components
+    some = f"{', '.join(first)} and {last}" if first else last
+    yield f"### Of {'all components' if len(components) == len(COMPONENTS) else some}"
     yield ""
     yield from _rows(metrics)
 
 
 def _rows(metrics: Iterable[Metric]) -> Iterator[str]:
-    yield "| metric | kind | what it says |"
+    """One row for metrics that follow each other and differ in their names only."""
+    yield "| metric | kind | meaning |"
     yield "|---|---|---|"
-    for metric in metrics:
-        labels = "".join(f"<br>`{label}`: {text}" for label, text in metric.labels.items())
-        yield f"| `{metric.name}` | {metric.kind.value} | {metric.help}{labels}{_buckets(metric)} |"
+    before: Mapping[str, str] = {}
+    for (kind, meaning, labels), alike in groupby(metrics, key=_meaning):
+        told = "<br>labels as above" if labels and dict(labels) == before else _labels(labels)
+        yield f"| {'<br>'.join(f'`{metric.name}`' for metric in alike)} | {kind} | {meaning}{told} |"
+        before = dict(labels)
     yield ""
 
 
-def _buckets(metric: Metric) -> str:
-    if metric.kind is not Kind.HISTOGRAM:
-        return ""
-    return f"<br>Buckets: {', '.join(f'{bound:g}' for bound in metric.buckets)}"
+def _meaning(metric: Metric) -> tuple[str, str, tuple[tuple[str, str], ...]]:
+    return metric.kind.value, metric.help, tuple(metric.labels.items())
+
+
+def _labels(labels: Iterable[tuple[str, str]]) -> str:
+    return "".join(f"<br>`{label}`: {text}" for label, text in labels)
 
 
 def rules() -> list[dict[str, Any]]:
@@ -73,7 +83,8 @@ def alerts() -> str:
     for rule in rules():
         told, how_bad = rule["annotations"], rule["labels"]["severity"]
         lines.append(f"| {rule['alert']}<br>{how_bad} | {told['summary']} | {told['description']} |")
-    return "\n".join(lines).replace("{{ $labels.", "*").replace("{{ $value", "*N").replace(" }}", "*") + "\n"
+    text = _CHOICE.sub(r"\1 or \2", "\n".join(lines))
+    return text.replace("{{ $labels.", "*").replace("{{ $value", "*N").replace(" }}", "*") + "\n"
 
 
 def rendered(page: str) -> str:

@@ -1,8 +1,8 @@
 """The order of the pages of the documentation, as docs/README.md and docs/design/README.md list them.
 
 These pages are read on GitHub, the first of them is the site's first page, and their lists are the site's navigation,
-so there is one list to keep. The design pages have a list of their own, which users need not see. A page that no list
-names comes after the others: a page that somebody adds is never lost, and fails nothing.
+so there is one list to keep. Pages for developers have a list of their own, which users need not see. A page that no
+list names comes after the others: a page that somebody adds is never lost, and fails nothing.
 Sphinx' environment has nothing of ours, so this module needs nothing either.
 """
 
@@ -15,8 +15,11 @@ from typing import Final, NamedTuple
 
 #: The page that lists all others; the names of pages are paths from the repository's root, without ``.md``.
 ROOT: Final = "docs/README"
-#: Lists the pages of its folder in place of the root.
+#: Lists the pages for developers in place of the root: those of its folder, and these.
 DESIGN: Final = "docs/design/README"
+FOR_DEVELOPERS: Final = frozenset(
+    {"CONTRIBUTING", "docs/contributing", "docs/reference/kai-contract", "docs/reference/node-features"}
+)
 _UNLISTED: Final = "Further pages"
 _SECTION: Final = re.compile(
     r"^## +(?P<section>.+?) *$|^- +\[(?P<title>[^\]]+)\]\((?P<path>[^)#:]+)\.md\)", re.MULTILINE
@@ -60,7 +63,7 @@ def sections(index: str, pages: Iterable[str], at: str = ROOT) -> tuple[Section,
 def _index_of(page: str) -> str:
     """The page that lists a page."""
     is_below = page.startswith(f"{posixpath.dirname(DESIGN)}/") and page != DESIGN
-    return DESIGN if is_below else ROOT
+    return DESIGN if is_below or page in FOR_DEVELOPERS else ROOT
 
 
 def toctrees(found: Sequence[Section]) -> str:

@@ -14,15 +14,18 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from admission.objects.messages import TEXTS
+from admission.objects.findings import TEXTS
 from nodeagent.core.plugin.health import CATALOGUE, EXCEPTIONS, Cure, Xid, counts, cure_of
-from podgrouper.core.case import Kind, Makes, Name, Top
 from podgrouper.core.kinds import KINDS, OTHER
+from podgrouper.core.rule_input import Kind, Makes, Name, Top
 from podgrouper.core.rules import alone
 from scheduler.conditions import advice
 from scheduler.conditions.advice import anchor
 from scheduler.conditions.messages import KIND_WORDS
 from scheduler.conditions.suggestion_messages import KEPT_WORDS
+from tools import controlplane
+from tools.controllers.catalogue import CONTROLLERS
+from tools.controllers.catalogue import Kind as ControllersKind
 from wire.crds.definition import Definition
 from wire.crds.render import DEFINITIONS
 
@@ -71,6 +74,8 @@ _VALUES: Final = (
     "VISIBLE_DEVICES_NONE",
     "MOORAGE_PREFIX",
 )
+#: Kinds whose pods Kubernetes' own controllers make in tests/e2e (test_grouping.py).
+_OF_KUBERNETES: Final = {("apps", "Deployment"), ("batch", "Job")}
 _ABOUT: Final = {
     "minimum": "at least {}",
     "maximum": "at most {}",
@@ -120,29 +125,40 @@ def events() -> Iterator[str]:
 def pending() -> Iterator[str]:
     """Every reason for which a pod waits, with what to do, each under a stable name."""
     yield "\n## Why the group waits\n\n"
-    yield "The verdict's code, as metrics and `explain -o json` name it; [its meaning](reference/events.md).\n\n"
-    of_codes = ((_named(code.value), what) for code, what in advice.OF_CODES.items())
-    yield from _table(("reason", "what to do"), of_codes)
+    yield "Verdicts, as metrics and `explain -o json` name them; [what they mean](reference/events.md).\n\n"
+    yield from _advised((code.value, _code(code.value), what) for code, what in advice.OF_CODES.items())
     yield "\n## Why a node takes no pod of it\n\n"
-    words = {**KIND_WORDS, "insufficient": "node(s) didn't have enough resources: ..."}
-    rows = ((_named(kind), words[kind], what) for kind, what in advice.OF_NODES.items())
-    yield from _table(("reason", "words", "what to do"), rows)
+    words = {**KIND_WORDS, "insufficient": "node(s) didn't have enough resources"}
+    yield from _advised((kind, _emphasised(words[kind]), what) for kind, what in advice.OF_NODES.items())
     yield "\n## Why a pod that could go is not evicted for it\n\n"
-    rows = ((_named(kept.value), f"pods that {KEPT_WORDS[kept]}", what) for kept, what in advice.OF_KEPT.items())
-    yield from _table(("reason", "words", "what to do"), rows)
+    yield from _advised((kept.value, _emphasised(KEPT_WORDS[kept]), what) for kept, what in advice.OF_KEPT.items())
 
 
-def _named(reason: str) -> str:
-    return f'<a id="{anchor(reason)}"></a>{_code(reason)}'
+def _advised(rows: Iterable[tuple[str, str, str]]) -> Iterator[str]:
+    """One line for each advice, with all reasons that it is for. The same words are there once."""
+    by_advice: dict[str, dict[str, str]] = {}
+    for reason, words, what in rows:
+        named = by_advice.setdefault(what, {})
+        named[words] = f'<a id="{anchor(reason)}"></a>{named.get(words, "")}'
+    for what, named in by_advice.items():
+        yield f"- {'; '.join(anchors + words for words, anchors in named.items())}: {what}\n"
+
+
+def _emphasised(words: str) -> str:
+    return f"*{words.removeprefix('node(s) ')}*"
 
 
 def workloads() -> Iterator[str]:
     """Every kind of workload that is grouped, and how."""
     yield "\n## Kinds\n\n"
-    head = ("kind", "PodGroup", "minimum and parts", "priority class")
+    head = ("kind", "PodGroup", "minimum and parts", "priority class", "seen with its controller")
     yield from _table(head, (_workload(row) for row in (*KINDS, OTHER)))
     yield "\n## Differences from KAI\n\n"
-    yield from _table(("kind", "difference"), ((_code(row.kind), row.differs) for row in KINDS if row.differs))
+    by_text: dict[str, dict[str, None]] = {}
+    for row in KINDS:
+        if row.differs:
+            by_text.setdefault(row.differs, {})[_code(f"{row.kind}.{row.api_group}")] = None
+    yield from _table(("kind", "difference"), ((", ".join(kinds), text) for text, kinds in by_text.items()))
 
 
 def checks() -> Iterator[str]:
@@ -174,7 +190,7 @@ def _workload(row: Kind) -> tuple[str, ...]:
     if row.pod_labels:
         name += f" with labels {', '.join(map(_code, row.pod_labels))}"
     if row.top is Top.SKIP:
-        return name, "that of the object below it", "", ""
+        return name, "that of the object below it", "", "", _seen(row)
     named = {
         Name.BY_OWNER: "one for the workload",
         Name.BY_POD: "one for each pod",
@@ -182,7 +198,22 @@ def _workload(row: Kind) -> tuple[str, ...]:
     }[row.name]
     asked = ", if an owner states more than the pod" if row.makes is Makes.WHEN_ASKED else ""
     minimum = "1" if row.name is not Name.BY_OWNER else ((row.rule or alone.shape).__doc__ or "").rstrip(".")
-    return name, named + asked, minimum, _code(row.priority)
+    return name, named + asked, minimum, _code(row.priority), _seen(row)
+
+
+def _seen(row: Kind) -> str:
+    """With which version of its controller the tests see a kind, or that they make its objects by themselves."""
+    if not row.kind or row.kind == "Pod":
+        return ""
+    found = [each for each in CONTROLLERS.values() if any(_is_of(row, kind) for kind in each.kinds)]
+    of_kubernetes = controlplane.version() if (row.api_group, row.kind) in _OF_KUBERNETES else "by its objects only"
+    maker = next((each.version for each in found if not each.holds_back), of_kubernetes)
+    return ", ".join([maker, *(f"{each.name.title()} {each.version}" for each in found if each.holds_back)])
+
+
+def _is_of(row: Kind, kind: ControllersKind) -> bool:
+    group, _, version = kind.api_version.partition("/")
+    return (group, kind.name) == (row.api_group, row.kind) and (not row.versions or version in row.versions)
 
 
 PAGES: Final[Mapping[str, Callable[[], Iterator[str]]]] = {

@@ -30,7 +30,7 @@ from wire import names
 FOLDER: Final = "MOORAGE_RIGHTS"
 
 ACCOUNT: Final = "system:serviceaccount:"
-COMPONENTS: Final = ("scheduler", "binder", "workloads", "admission", "simulator", "crds", "page")
+COMPONENTS: Final = ("scheduler", "binder", "podgrouper", "admission", "simulator", "crds", "page")
 ACCOUNTS: Final = (
     *(f"{ACCOUNT}{names.SYSTEM_NAMESPACE}:moorage-{component}" for component in COMPONENTS),
     f"{ACCOUNT}{names.RESERVATION_NAMESPACE}:{names.RESERVATION_SERVICE_ACCOUNT}",

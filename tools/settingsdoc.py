@@ -1,4 +1,4 @@
-"""The tables of docs/settings.md: ``python -m tools.settingsdoc write``, and ``check`` whether they are up to date.
+"""The tables of docs/reference/settings.md: ``python -m tools.settingsdoc write``, or ``check`` for a comparison.
 
 They are made from what runtime/settings declares. The text around them is written by hand and not touched.
 """
@@ -10,13 +10,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from cli.components import COMPONENTS
+from cli.commands import COMPONENTS
 from runtime.settings.common import Component
 from runtime.settings.declaration import Declared, declared
 
-PATH: Final = Path(__file__).parent.parent / "docs" / "settings.md"
+PATH: Final = Path(__file__).parent.parent / "docs" / "reference" / "settings.md"
 _BEGIN: Final = "<!-- Made by `make settings` from runtime/settings: change that. -->\n"
-_HEAD: Final = "| setting | variable | default | allowed | what it is |\n|---|---|---|---|---|\n"
+_HEAD: Final = "| setting | default | allowed | meaning |\n|---|---|---|---|\n"
+_HEAD_OF_SEVERAL: Final = "| setting | components | default | allowed | meaning |\n|---|---|---|---|---|\n"
 
 
 def rendered(text: str) -> str:
@@ -28,19 +29,43 @@ def rendered(text: str) -> str:
 
 
 def _tables() -> Iterator[str]:
-    shared = {each.field for each in declared(Component)}
+    of_all = {each.field for each in declared(Component)}
+    of_components = _components()
     yield f"\n## All components\n\n{_HEAD}"
-    yield from (_row(each, each.variable("component").replace("COMPONENT", "\\*")) for each in declared(Component))
-    for name, (settings, what) in COMPONENTS.items():
-        yield f"\n## `moorage {name}`: {what}\n\n{_HEAD}"
-        yield from (_row(each, each.variable(name)) for each in declared(settings) if each.field not in shared)
+    yield from (_row(each) for each in declared(Component))
+    yield f"\n## Several components\n\n{_HEAD_OF_SEVERAL}"
+    for cells, names in of_components.items():
+        if len(names) > 1:
+            yield _line((cells[0], ", ".join(names), *cells[1:]))
+    for component in COMPONENTS:
+        yield f"\n## `moorage {component.name}`: {component.help}\n\n{_HEAD}"
+        own = (each for each in declared(component.settings()) if each.field not in of_all)
+        yield from (_row(each) for each in own if len(of_components[_cells(each)]) == 1)
 
 
-def _row(each: Declared, variable: str) -> str:
+def _components() -> dict[tuple[str, ...], list[str]]:
+    """Return the components that have a setting with the same row."""
+    of_all = {each.field for each in declared(Component)}
+    found: dict[tuple[str, ...], list[str]] = {}
+    for component in COMPONENTS:
+        for each in declared(component.settings()):
+            if each.field not in of_all:
+                found.setdefault(_cells(each), []).append(component.name)
+    return found
+
+
+def _row(each: Declared) -> str:
+    return _line(_cells(each))
+
+
+def _cells(each: Declared) -> tuple[str, ...]:
     setting = each.setting
-    several = "; a list: with commas in the variable, the option several times" if setting.many else ""
+    several = "; a list" if setting.many else ""
     several += "" if setting.in_file else "; not in a file"
-    cells = (f"`{each.key}`", variable, each.told_default(), setting.kind.allowed, setting.help + several)
+    return (f"`{each.key}`", each.told_default(), setting.kind.allowed, setting.help + several)
+
+
+def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n"
 
 

@@ -24,7 +24,8 @@ from kube.client.resources import LEASES
 from kube.client.server_time import ServerClock
 from kube.client.transport import Transport
 from wire import names
-from wire.coordination import Lease, LeaseSpec
+from wire.api_groups import Lease, LeaseSpec
+from wire.units import SECOND_NS
 
 #: Lease -> the component, and what does not happen without it.
 LEADERS: Final[Mapping[str, tuple[str, str]]] = {
@@ -39,7 +40,6 @@ _FOLLOW_S: Final = 5.0
 _DURATION_S: Final = 15
 #: A clock that is ahead of ours by no more than this changes no verdict.
 _SKEW_S: Final = 5.0
-_NS: Final = 1_000_000_000
 
 
 class _Seen(msgspec.Struct, frozen=True):
@@ -145,7 +145,7 @@ class Leaders:
             renewed = datetime.datetime.fromisoformat(spec.renew_time or "")
         except ValueError:
             return 0.0, "its last renewal has no time"
-        age_s = self._clock.now_ns() / _NS - renewed.timestamp()
+        age_s = self._clock.now_ns() / SECOND_NS - renewed.timestamp()
         if age_s < -_SKEW_S:
             return 0.0, f"its last renewal is {-age_s:.0f} s ahead of the API server's clock"
         return max(0.0, age_s), ""

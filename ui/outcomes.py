@@ -1,6 +1,6 @@
 """Outcomes of a simulation, translations and findings as tables, and a map of the GPUs, for people at a terminal.
 
-Elsewhere translations and findings are lines (cli/translate.py, cli/lint.py).
+Elsewhere translations and findings are lines (cli/manifests/translation.py, cli/manifests/findings.py).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gpu.share import NANO_PER_DEVICE
+from scheduler.conditions.messages import decimal
 from simulator.checks.violations import HELD, SOUND
 from simulator.outcome import Amounts, DeviceOutcome, DeviceShare, NodeOutcome, Outcome, PodOutcome, QueueOutcome
 from ui.tables import Cell, Look, Sheet, drawn, plain
@@ -40,7 +41,12 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def gpu_map(nodes: Sequence[NodeOutcome], *, width: int) -> RenderableType:
-    """Draw nodes and GPUs with who sits where. Neither a node's name nor a GPU is lost on narrow terminals."""
+    """Draw nodes and GPUs with their tenants, of many nodes those in use first.
+
+    Neither a node's name nor a GPU is lost on narrow terminals.
+    """
+    if len(nodes) > _MOST_NODES:
+        nodes = sorted(nodes, key=lambda node: not any(each.tenants or each.reserved for each in node.devices))
     most = max((len(node.devices) for node in nodes), default=0)
     name_width = min(max((len(node.name) for node in nodes), default=0), max(_NAME_WIDTH, width // 4))
     drawn = {node.name: [_device(device) for device in node.devices] for node in nodes[:_MOST_NODES]}
@@ -143,8 +149,7 @@ def print_sheets(sheets: Sequence[Sheet], to: Console, *, is_wide: bool = False)
 def _gpus(amounts: Amounts) -> str:
     if amounts.nano_gpu is None:
         return "unlimited"
-    whole, part = divmod(amounts.nano_gpu, NANO_PER_DEVICE)
-    return f"{whole}.{part:09d}".rstrip("0").rstrip(".")
+    return decimal(amounts.nano_gpu, NANO_PER_DEVICE)
 
 
 def invariants_line(outcome: Outcome, *, details: bool = False) -> Text:
@@ -200,9 +205,7 @@ def _share(share: DeviceShare) -> str:
 
 def percent(nano: int) -> str:
     """Write a share in percent, with as many places as it needs up to three."""
-    thousandths = nano * 100_000 // NANO_PER_DEVICE
-    text = f"{thousandths // 1000}.{thousandths % 1000:03d}".rstrip("0").rstrip(".")
-    return f"{text}%"
+    return f"{decimal(nano * 100_000 // NANO_PER_DEVICE, 1000)}%"
 
 
 def _colour(pod: str) -> str:

@@ -45,13 +45,21 @@ class Kinds(NamedTuple):
 def laid_out(titles: Sequence[str], natural: Sequence[int], kinds: Kinds, width: int, *, gap: int = len(GAP)) -> Layout:
     """Make room within a width. ``natural``: how wide each column is with its text in one line."""
     columns = list(range(len(titles)))
-    left_out: list[str] = []
-    for title in kinds.spare:
-        if _needed(_least(titles, natural, kinds.prose, columns), gap) <= width:
+
+    def fits(shown: Sequence[int]) -> bool:
+        return _needed(_least(titles, natural, kinds.prose, shown), gap) <= width
+
+    left_out: list[int] = []
+    for at in [titles.index(title) for title in kinds.spare if title in titles]:
+        if fits(columns):
             break
-        if title in titles:
-            columns.remove(titles.index(title))
-            left_out.append(title)
+        columns.remove(at)
+        left_out.append(at)
+    # A wide column that is left out may have made room for narrow ones that were left out before it.
+    for at in reversed(left_out[:-1]):
+        if fits(longer := sorted([*columns, at])):
+            columns = longer
+            left_out.remove(at)
     wraps = kinds.prose
     least = _least(titles, natural, wraps, columns)
     if _needed(least, gap) > width:
@@ -59,7 +67,7 @@ def laid_out(titles: Sequence[str], natural: Sequence[int], kinds: Kinds, width:
         least = _least(titles, natural, wraps, columns, room=_LEAST_FOLDED)
     rest = max(0, width - _needed(least, gap))
     widths = _widened(least, [natural[at] for at in columns], rest)
-    return Layout(tuple(columns), tuple(widths), tuple(left_out))
+    return Layout(tuple(columns), tuple(widths), tuple(titles[at] for at in left_out))
 
 
 def _least(
@@ -134,6 +142,8 @@ def cells(text: str) -> int:
 
 #: Between the lines of a cell, where a row is one line.
 _LINES: Final = "; "
+#: What a cell has where there is nothing.
+_NOTHING: Final = frozenset({"", "-"})
 _CODES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 #: Terminals that draw nothing.
 _PLAIN_TERMINALS: Final = frozenset({"dumb", "unknown"})
@@ -163,6 +173,18 @@ class Sheet(msgspec.Struct, frozen=True, kw_only=True):
     prose: Sequence[str] = ()
     folds: Sequence[str] = ()
     of: tuple[str, str] | None = None
+
+
+#: Rows that a table of many pods has for a person.
+_MOST_ROWS: Final = 50
+
+
+def first_rows(rows: Sequence[Sequence[Cell]]) -> Sequence[Sequence[Cell]]:
+    """Return the first rows for a person, and below them how many more ``-o json`` has."""
+    if len(rows) <= _MOST_ROWS:
+        return rows
+    rest = Cell(f"and {len(rows) - _MOST_ROWS} more (-o json)")
+    return [*rows[:_MOST_ROWS], [rest, *[Cell("")] * (len(rows[0]) - 1)]]
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
@@ -200,8 +222,16 @@ def plain(sheet: Sheet, look: Look | None = None) -> list[str]:
     head = [*([of[0]] if of else []), *sheet.columns]
     rows = [[*([line(of[1])] if of else []), *(_LINES.join(_lines(cell)) for cell in row)] for row in sheet.rows]
     shown = [head, *rows] if has_headers else rows
-    widths = [max((cells(row[at]) for row in shown), default=0) for at in range(len(head))]
-    return [*title, *(_row(row, widths) for row in shown)]
+    return [*title, *aligned(shown)]
+
+
+def aligned(rows: Sequence[Sequence[str]], gap: str = GAP) -> list[str]:
+    """Return a line for each row, with columns as wide as their longest cell."""
+    widths = [max(map(cells, column)) for column in zip(*rows, strict=True)]
+    return [
+        gap.join(text + " " * (width - cells(text)) for text, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
 
 
 def drawn(sheets: Sequence[Sheet], width: int, look: Look, *, is_coloured: bool = False) -> list[str]:
@@ -223,8 +253,16 @@ def _layout(sheet: Sheet, width: int, look: Look) -> Layout:
     natural = [cells(title) if look.has_headers else 0 for title in sheet.columns]
     for row in sheet.rows:
         natural = [max(width, *map(cells, _lines(cell))) for width, cell in zip(natural, row, strict=True)]
-    spare = () if look.is_wide else sheet.spare
+    # Nothing is lost with a column that has nothing in it.
+    spare = () if look.is_wide else tuple(dict.fromkeys((*_empty(sheet), *sheet.spare)))
     return laid_out(sheet.columns, natural, Kinds(spare, sheet.prose, sheet.folds), width)
+
+
+def _empty(sheet: Sheet) -> Iterator[str]:
+    """Columns in which no row has anything, but for the first one."""
+    for at, title in enumerate(sheet.columns):
+        if at and sheet.rows and all(row[at].text in _NOTHING for row in sheet.rows):
+            yield title
 
 
 def _drawn(sheet: Sheet, layout: Layout, width: int, look: Look, *, is_coloured: bool) -> Iterator[str]:
@@ -267,11 +305,6 @@ def _apart(blocks: Sequence[Sequence[str]], look: Look) -> list[str]:
     for block in blocks:
         made += ["", *block] if made and look.has_headers else block
     return made
-
-
-def _row(texts: Sequence[str], widths: Sequence[int]) -> str:
-    pairs = zip(texts, widths, strict=True)
-    return GAP.join(text + " " * (width - cells(text)) for text, width in pairs).rstrip()
 
 
 def _lines(cell: Cell) -> list[str]:

@@ -197,6 +197,14 @@ class ConfigMapVolumeSource(WireStruct, frozen=True, gc=False):
     optional: bool | None = None
 
 
+class VolumeProjection(WireStruct, frozen=True, gc=False):
+    config_map: ConfigMapVolumeSource | None = None
+
+
+class ProjectedVolumeSource(WireStruct, frozen=True, gc=False):
+    sources: list[VolumeProjection] | None = None
+
+
 class GCEPersistentDiskVolumeSource(WireStruct, frozen=True, gc=False):
     pd_name: str = ""
     read_only: bool = False
@@ -237,6 +245,7 @@ class Volume(WireStruct, frozen=True, gc=False):
     name: str = ""
     image: ImageVolumeSource | None = None
     config_map: ConfigMapVolumeSource | None = None
+    projected: ProjectedVolumeSource | None = None
     persistent_volume_claim: dict[str, Any] | None = None
     ephemeral: dict[str, Any] | None = None
     gce_persistent_disk: GCEPersistentDiskVolumeSource | None = None
@@ -434,6 +443,12 @@ class Job(WireStruct, frozen=True, gc=False):
     metadata: ObjectMeta = ObjectMeta()
 
 
+class Named(WireStruct, frozen=True, gc=False):
+    """An object of which no more than its metadata is read."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
 class ConfigMap(WireStruct, frozen=True, gc=False):
     api_version: str = ""
     kind: str = ""
@@ -483,6 +498,7 @@ class Binding(WireStruct, frozen=True, gc=False):
 class PriorityClass(WireStruct, frozen=True, gc=False):
     metadata: ObjectMeta = ObjectMeta()
     value: int = 0
+    global_default: bool = False
 
 
 class Status(WireStruct, frozen=True, gc=False):

@@ -1,11 +1,11 @@
 """Kinds whose pods start together, and the labels that their controllers write on pods.
 
-The scheduler and the grouping of workloads both read these, and neither may import the other.
+The scheduler and the podgrouper both read these, and neither may import the other.
 Sources: the API reference of each project.
 
 Labels and annotations by which pods ask other schedulers to start together.
 
-The scheduler and the grouping of workloads both read these, and neither may import the other. Sources: coscheduling of
+The scheduler and the podgrouper both read these, and neither may import the other. Sources: coscheduling of
 kubernetes-sigs/scheduler-plugins, volcano.sh/apis (scheduling/v1beta1), koordinator.sh (apis/extension), YuniKorn.
 """
 
@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
+
+from wire import names
 
 #: A label. It names a PodGroup of scheduling.x-k8s.io.
 COSCHEDULING_GROUP: Final = "scheduling.x-k8s.io/pod-group"
@@ -99,14 +101,58 @@ NAMED_BY_OWNER: Final = frozenset(
     }
 )
 
+#: API group and kind of owners whose pods are scheduled alone, unless one of them says something more about the group.
+#: Of all others only the podgrouper knows.
+PLAIN: Final = frozenset(
+    {
+        ("apps", "DaemonSet"),
+        ("apps", "Deployment"),
+        ("apps", "ReplicaSet"),
+        ("apps", "StatefulSet"),
+        ("", "Node"),
+        ("", "ReplicationController"),
+    }
+)
+#: Labels and annotations by which owners say something about the group of their pods.
+STATED_LABELS: Final = (
+    names.QUEUE_LABEL,
+    names.PRIORITY_CLASS_LABEL,
+    names.PREEMPTIBILITY_LABEL,
+    names.PROJECT_LABEL,
+)
+STATED_ANNOTATIONS: Final = (
+    names.PREEMPTION_DELAY,
+    names.STALENESS_GRACE_PERIOD,
+    names.TOPOLOGY,
+    names.TOPOLOGY_REQUIRED,
+    names.TOPOLOGY_PREFERRED,
+    names.SEGMENT_SIZE,
+    names.SEGMENT_TOPOLOGY_REQUIRED,
+    names.SEGMENT_TOPOLOGY_PREFERRED,
+    names.BATCH_MIN_MEMBER,
+)
+
+#: What is allowed where a StatefulSet asks for pods that start together.
+PARALLEL: Final = "Parallel"
+IN_ORDER: Final = (
+    f"1, or spec.podManagementPolicy: {PARALLEL}; with OrderedReady a pod is made when the one before it is ready, "
+    "so they can't start together"
+)
+
 JOBSET_NAME: Final = "jobset.sigs.k8s.io/jobset-name"
 JOBSET_REPLICATED_JOB: Final = "jobset.sigs.k8s.io/replicatedjob-name"
 JOBSET_JOB_INDEX: Final = "jobset.sigs.k8s.io/job-index"
+#: Annotations of a JobSet, or of the template of a replicated Job: each Job is alone in a domain. Without the second
+#: one the pods of a Job, but for that of index 0, are made once that has a node.
+JOBSET_EXCLUSIVE: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+JOBSET_NODE_SELECTOR: Final = "alpha.jobset.sigs.k8s.io/node-selector"
 LWS_NAME: Final = "leaderworkerset.sigs.k8s.io/name"
 LWS_GROUP_INDEX: Final = "leaderworkerset.sigs.k8s.io/group-index"
 LWS_WORKER_INDEX: Final = "leaderworkerset.sigs.k8s.io/worker-index"
 #: An annotation: the number of pods of a group.
 LWS_SIZE: Final = "leaderworkerset.sigs.k8s.io/size"
+#: An annotation of a LeaderWorkerSet: each group is alone in a domain. Workers are made once their leader has a node.
+LWS_EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 #: Of pods of an Indexed Job.
 JOB_COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 KUBEFLOW_JOB_NAME: Final = "training.kubeflow.org/job-name"
@@ -123,7 +169,6 @@ GROVE_POD_GANG: Final = "grove.io/podgang"
 GROVE_POD_CLIQUE: Final = "grove.io/podclique"
 SPARK_APP_SELECTOR: Final = "spark-app-selector"
 SPARK_APP_NAME: Final = "spark-app-name"
-KNATIVE_REVISION: Final = "serving.knative.dev/revision"
 
 #: Labels of pods whose gang stands above their direct owner (a Job of a JobSet, a StatefulSet of a LeaderWorkerSet).
 LABELS: Final[Mapping[str, str]] = {
@@ -135,6 +180,37 @@ LABELS: Final[Mapping[str, str]] = {
     GROVE_POD_GANG: "PodGang",
     SPARK_APP_SELECTOR: "Spark application",
 }
+
+
+def is_plain(api_version: str, kind: str) -> bool:
+    """Whether pods of owners of this kind are scheduled alone, unless one of them says something more."""
+    return (api_version.rpartition("/")[0], kind) in PLAIN
+
+
+#: The deepest owners that the scheduler follows itself: a pod's own one, and the Deployment of a ReplicaSet.
+_FOLLOWED_ABOVE: Final = (("apps", "ReplicaSet"), ("apps", "Deployment"))
+
+
+def is_plain_chain(kinds: Sequence[tuple[str, str]]) -> bool:
+    """Whether the scheduler knows what the owners of a pod say. ``kinds``: apiVersion and kind, from its own one up."""
+    groups = tuple((api_version.rpartition("/")[0], kind) for api_version, kind in kinds)
+    return (len(groups) <= 1 or groups == _FOLLOWED_ABOVE) and all(each in PLAIN for each in groups)
+
+
+def stated(labels: Mapping[str, str] | None, annotations: Mapping[str, str] | None) -> frozenset[tuple[str, str]]:
+    """What an owner says about the group of its pods, or a pod about its own: names with their values."""
+    return frozenset(
+        (name, value)
+        for found, listed in ((labels, STATED_LABELS), (annotations, STATED_ANNOTATIONS))
+        for name in listed
+        if found and (value := found.get(name))
+    )
+
+
+def waits_for_itself(annotations: Mapping[str, str] | None, policy: object) -> bool:
+    """Whether a StatefulSet asks for several pods at once and makes one after the other, by its podManagementPolicy."""
+    text = (annotations or {}).get(names.BATCH_MIN_MEMBER)
+    return text is not None and text.lstrip("0") != "1" and policy != PARALLEL
 
 
 def told_group(

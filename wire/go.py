@@ -18,17 +18,17 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_NUMBER: Final = re.compile(r"[+-]?0*([0-9]{1,19})", re.ASCII)
+_DIGITS_OF_64_BITS: Final = 19
 _LEAST: Final = -(2**63)
 _MOST: Final = 2**63 - 1
 
 
 def parse_int(text: str) -> int | None:
     """Read a 64-bit integer; None if Go refuses the text."""
-    match = _NUMBER.fullmatch(text)
-    if match is None:
+    digits = text[1:] if text[:1] in {"+", "-"} else text
+    if not (digits.isascii() and digits.isdigit()) or len(digits := digits.lstrip("0")) > _DIGITS_OF_64_BITS:
         return None
-    number = int(match[1])
+    number = int(digits or "0")
     number = -number if text.startswith("-") else number
     return number if _LEAST <= number <= _MOST else None
 
@@ -115,3 +115,12 @@ def parse_uint(text: str) -> int | None:
         return None
     value = int(digits)
     return value if value <= _LARGEST_UINT else None
+
+
+def is_duration(text: str) -> bool:
+    """Whether Go reads a text as a duration."""
+    try:
+        parse_ns(text)
+    except MalformedDuration:
+        return False
+    return True

@@ -81,7 +81,7 @@ DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
 POD_GROUP_NAME: Final = "pod-group-name"
 #: Label of a pod: its queue; a PodGroup names its own in ``spec.queue``.
 QUEUE_LABEL: Final = "kai.scheduler/queue"
-#: How many pods of a Job start together; KAI's pod-grouper reads it on the Job (kai-contract 3.2).
+#: How many pods of a Job start together; KAI's pod-grouper reads it on the Job.
 BATCH_MIN_MEMBER: Final = "kai.scheduler/batch-min-member"
 #: "true": the gang of Kubernetes' own Workload API that a pod names is passed over.
 IGNORE_WORKLOAD_API: Final = "kai.scheduler/ignore-workload-api"
@@ -140,8 +140,12 @@ NOMINATIONS: Final = "moorage-nominations"
 #: ConfigMaps of the scheduler's namespace, -0 to -7: evictions of the last hour
 #: (scheduler/core/preemption/eviction_history.py).
 EVICTIONS: Final = "moorage-evictions"
+#: The PriorityClasses of the chart, as KAI's, and their values.
+PRIORITY_CLASSES: Final = {"train": 50, "build-preemptible": 75, "build": 100, "inference": 125}
 #: The queue of workloads that name none.
 DEFAULT_QUEUE: Final = "default-queue"
+#: Its parent, which the chart makes with it.
+DEFAULT_PARENT_QUEUE: Final = "default-parent-queue"
 #: On pods and owners: "true" keeps them from being grouped.
 SKIP_POD_GROUPER: Final = "kai.scheduler/skip-podgrouper"
 #: On a PodGroup: name, UID and kind of the workload whose pods it groups, as YAML.
@@ -164,10 +168,10 @@ TENANTS: Final = "moorage.dev/tenants"
 DEVICE_INDEX: Final = "moorage.dev/device"
 #: On a reservation pod: the device's memory in MiB, as NVML reports it.
 DEVICE_MEMORY: Final = "moorage.dev/device-memory-mib"
-#: On a reservation pod: who told its device before its process ran. Values: WITNESS_KUBELET.
-WITNESS: Final = "moorage.dev/witness"
+#: On a reservation pod: who told its device before its process ran. Values: REPORTER_KUBELET.
+DEVICE_REPORTER: Final = "moorage.dev/device-reporter"
 #: On a reservation pod: which devices its first tenant names, by UUIDs with commas between them or by index. A hint for
-#: the device plug-in of the node agent (gpu/pinning.py).
+#: the device plug-in of the node agent (gpu/container_devices.py).
 OPENED_FOR: Final = "moorage.dev/opened-for"
 #: On a Node: "true" where its agent shows tenants their own shares, so their containers may be given the socket.
 NODE_TENANT_VIEW: Final = "moorage.dev/tenant-view"
@@ -176,7 +180,7 @@ VIEW_DEVICE_PREFIX: Final = "moorage.dev/view="
 #: CDI name of what limits a tenant's containers, before the pod's UID: mounts and variables of the node agent.
 LIMITS_DEVICE_PREFIX: Final = "moorage.dev/limits="
 #: The node agent, as kubelet answered.
-WITNESS_KUBELET: Final = "kubelet"
+REPORTER_KUBELET: Final = "kubelet"
 #: Finalizer of a reservation pod: kept while its book has live entries.
 BOOK_FINALIZER: Final = "moorage.dev/book"
 #: The pod's request in the normal form, as it was translated when the pod came (gpu/record.py).
@@ -205,10 +209,16 @@ ENV_PREFIX: Final = "env.moorage.dev/"
 GPU_PORTION_ANNOTATION: Final = "moorage.dev/gpu-portion"
 #: On a PodGroup that was made of a workload: digests of its shape and its topology constraint, as written last.
 GROUPED: Final = "moorage.dev/grouped"
+#: On a pod of a controller that the scheduler does not know: it belongs to no PodGroup, and may start.
+ALONE: Final = "moorage.dev/alone"
 #: On a PodGroup of a gang in another scheduler's words: what its first pod says of the gang.
 FOREIGN_GANG: Final = "moorage.dev/foreign-gang"
 #: On a PodGroup: pod UID -> node and groups, written before the first member joins or binds.
 PLAN: Final = "moorage.dev/plan"
+#: On a PodGroup whose minimum rose while it ran: the minimum that its pods have, by which it is no broken gang.
+KEPT_MINIMUM: Final = "moorage.dev/kept-minimum"
+#: The longest one that is written and read, in characters: some hundreds of subgroups.
+LONGEST_KEPT_MINIMUM: Final = 16_384
 #: On a BindRequest: exact charges, the pod's resourceVersion, the gang's plan (gpu/bind_request.py).
 HANDOVER: Final = "moorage.dev/handover"
 #: On a ConfigMap of KAI's hand-over: the pod's resourceVersion at which the attempt that wrote it binds.
@@ -224,7 +234,7 @@ VISIBLE_DEVICES_GUARD: Final = "moorage.dev/visible-devices-guard"
 #: On a namespace: settings of dialects that are different in it, as YAML or JSON (gpu/dialects/settings_file.py).
 DIALECTS: Final = "moorage.dev/dialects"
 #: Label of a namespace: "true" makes pods that ask for GPUs ours, whichever scheduler they name
-#: (admission/adoption.py).
+#: (admission/settings.py).
 ADOPT: Final = "moorage.dev/adopt"
 #: On a namespace: the queues that its pods and PodGroups may name, joined by commas. Without it they may name any.
 QUEUES: Final = "moorage.dev/queues"
@@ -254,6 +264,8 @@ HAMI_NODE_REGISTER: Final = "hami.io/node-nvidia-register"
 NODE_MIG_STRATEGY: Final = "nvidia.com/mig.strategy"
 #: Node annotation for nodes whose GPUs differ: MiB of each GPU, joined by commas, in no particular order.
 NODE_CARDS: Final = "moorage.dev/gpu-memory-mib"
+#: Annotation of a node, copied to its reservations: memory of each GPU that nobody gets (gpu/node_resources.py).
+GPU_MEMORY_RESERVE: Final = "moorage.dev/gpu-memory-reserve"
 #: Node annotation: UUIDs of its GPUs, joined by commas, in the order of their index.
 NODE_UUIDS: Final = "moorage.dev/gpu-uuids"
 #: Node annotation: what its administrator says that it can hold pods to, words joined by commas (gpu/limits.py).
@@ -346,7 +358,7 @@ REASON_NOT_ENFORCED: Final = "NotEnforced"
 REASON_UNDERSTOOD: Final = "GPURequestUnderstood"
 #: A memory cap that was in place, or should be, is not; the message says why.
 REASON_LIMITS_NOT_IN_PLACE: Final = "GPULimitsNotInPlace"
-#: The pod has more memory of a GPU than its cap; the message says what the node's warden did.
+#: The pod has more memory of a GPU than its cap; the message says what the node's memory enforcer did.
 REASON_MEMORY_EXCEEDED: Final = "GPUMemoryExceeded"
 #: A PodGroup has a ``stalenessGracePeriod`` that is no duration; it counts as not set.
 REASON_MALFORMED_GROUP: Final = "MalformedPodGroup"
@@ -372,10 +384,10 @@ REASON_KAI_AT_WORK: Final = "KAIAtWork"
 REASON_CONFIG_REFUSED: Final = "AgentConfigRefused"
 #: On a Node: another device plug-in serves a resource there, so the agent's does not.
 REASON_PLUGIN_RIVAL: Final = "PluginRival"
-#: On a Node: MPS can't limit tenants of a GPU, or its keeper does not answer; the message names the GPU.
+#: On a Node: MPS can't limit tenants of a GPU, or its MPS daemon does not answer; the message names the GPU.
 REASON_MPS_GONE: Final = "MPSGone"
 #: On a Node: the driver refused to make or destroy a MIG slice; the message has its words.
-REASON_CARVING_FAILED: Final = "CarvingFailed"
+REASON_PARTITIONING_FAILED: Final = "PartitioningFailed"
 #: Health of a device in a container's status (KEP-4680).
 UNHEALTHY: Final = "Unhealthy"
 #: Reason of a pod that its kubelet can't align on NUMA nodes.
@@ -386,6 +398,8 @@ PENDING: Final = "Pending"
 RUNNING: Final = "Running"
 SUCCEEDED: Final = "Succeeded"
 FAILED: Final = "Failed"
+#: Of a pod that does not run again.
+ENDED_PHASES: Final = frozenset({SUCCEEDED, FAILED})
 
 # --- API groups --------------------------------------------------------------------------------------------------
 SCHEDULING_GROUP: Final = "scheduling.run.ai"

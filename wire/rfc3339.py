@@ -6,12 +6,13 @@ import datetime
 import re
 from typing import Final
 
+from wire.units import SECOND_NS
+
 _FORM: Final = re.compile(
     r"(?P<s>[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.(?P<rest>[0-9]{1,9})[0-9]*)?"
     r"(?P<zone>Z|[+-][0-9]{2}:[0-9]{2})",
     re.ASCII,
 )
-_S: Final = 1_000_000_000
 #: No time that anybody writes is longer.
 LONGEST: Final = 64
 
@@ -26,7 +27,7 @@ def parse_ns(text: str) -> int | None:
     except ValueError:
         return None
     seconds = (whole - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)) // datetime.timedelta(seconds=1)
-    return seconds * _S + int((found["rest"] or "0").ljust(9, "0"))
+    return seconds * SECOND_NS + int((found["rest"] or "0").ljust(9, "0"))
 
 
 def rfc3339(now_ns: int) -> str:
@@ -40,6 +41,6 @@ def rfc3339_micro(now_ns: int) -> str:
 
 
 def _utc(now_ns: int) -> datetime.datetime:
-    return datetime.datetime.fromtimestamp(now_ns // 1_000_000_000, tz=datetime.UTC).replace(
+    return datetime.datetime.fromtimestamp(now_ns // SECOND_NS, tz=datetime.UTC).replace(
         microsecond=now_ns // 1000 % 1_000_000
     )

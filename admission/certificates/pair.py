@@ -24,6 +24,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from typing_extensions import override
 
+from wire.units import SECOND_NS
+
 #: The subject (common name) of our CAs.
 AUTHORITY: Final = "moorage-admission-ca"
 YEAR_S: Final = 365 * 24 * 3600
@@ -52,7 +54,7 @@ def serving_certificate(
     subjects += [x509.IPAddress(ipaddress.ip_address(address)) for address in addresses]
     if not subjects:
         raise ValueError("a certificate needs at least one DNS name or IP address")
-    now = datetime.datetime.fromtimestamp(now_ns // 1_000_000_000, tz=datetime.UTC)
+    now = datetime.datetime.fromtimestamp(now_ns // SECOND_NS, tz=datetime.UTC)
     begin = now - datetime.timedelta(seconds=min(_BACKDATED_S, lifetime_s // 12))
     end = now + datetime.timedelta(seconds=lifetime_s)
     ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())

@@ -23,14 +23,15 @@ from admission.certificates.steps import Keep, Make, Publish, Serve, Step, View,
 from admission.manifests import ADOPTION_CONFIGURATION, PODS_CONFIGURATION, QUEUES_CONFIGURATION
 from kube.client import errors
 from kube.client.api import Api
-from kube.client.backoff import Backoff, BackoffRange
 from kube.client.clock import Clock, monotonic_ns
 from kube.client.resources import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS, Resource
+from kube.client.retry import Backoff, BackoffRange
 from kube.watch.reflector import Reflector
 from kube.watch.signal import Signal
 from wire import names
-from wire.admissionregistration import WebhookConfiguration
+from wire.api_groups import WebhookConfiguration
 from wire.core import Secret
+from wire.units import SECOND_NS
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +97,7 @@ def _generation(obj: Secret | WebhookConfiguration | None) -> tuple[str, int] | 
 
 
 class Rotation(tls.Shown):
-    """Shows what the Secret holds. ``clock`` is the API server's (kube/client/server_time.py)."""
+    """Shows what the Secret holds. ``clock`` is the API server's (kube/client/clock.py)."""
 
     def __init__(self, api: Api, settings: SelfMade, *, clock: Clock, rng: random.Random) -> None:
         self._api = api
@@ -200,15 +201,15 @@ class Rotation(tls.Shown):
         secret = self._secret.object
         return View(
             held=None if secret is None else steps.held(secret),
-            standing=tuple(
-                steps.standing(followed.object, name=name, since_ns=followed.since_ns)
+            webhooks=tuple(
+                steps.webhook_state(followed.object, name=name, since_ns=followed.since_ns)
                 for name, followed in self._configurations.items()
                 if followed.object is not None
             ),
             served=self._served,
             proven=self._proven,
             names=self._settings.names,
-            now_s=self._clock.now_ns() // 1_000_000_000,
+            now_s=self._clock.now_ns() // SECOND_NS,
             at_ns=monotonic_ns(),
         )
 

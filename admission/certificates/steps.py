@@ -11,7 +11,7 @@ write is done for all. What keeps reviews from failing:
 What a replica knows when it decides about certificates, and what follows from that alone.
 
 Two kinds of time are in it. Whether a certificate is valid is judged by the API server, so ``now_s`` is its clock
-(kube/client/server_time.py). How long something has stood is counted by this process (``_ns``): no clock that jumps
+(kube/client/clock.py). How long something has stood is counted by this process (``_ns``): no clock that jumps
 counts.
 
 The Secret and the configurations as they are written: read into what the rules know, and the patches of each step.
@@ -35,10 +35,10 @@ import msgspec
 
 from admission.certificates.pair import Authority, Bundle, Pair, read_bundle, read_pair, write_bundle
 from wire import names
-from wire.admissionregistration import WebhookConfiguration
+from wire.api_groups import WebhookConfiguration
 from wire.core import Secret
+from wire.units import SECOND_NS
 
-_S: Final = 1_000_000_000
 #: All API servers know a changed configuration after this time, or after a twelfth of a certificate's life if that is
 #: less. They follow configurations by a watch, which takes milliseconds.
 #: One that lost its watch lists again within 30 s.
@@ -57,7 +57,7 @@ class Held(msgspec.Struct, frozen=True):
     unreadable: str = ""
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
+class WebhookState(msgspec.Struct, frozen=True, kw_only=True):
     """A configuration at one ``version``: what each of its webhooks trusts, unchanged since ``since_ns``.
 
     ``injected_by`` names the annotation by which somebody else writes its bundles; we keep out then.
@@ -77,7 +77,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     held: Held | None
-    standing: tuple[Standing, ...]
+    webhooks: tuple[WebhookState, ...]
     served: Pair | None
     proven: bool
     names: frozenset[str]
@@ -102,7 +102,7 @@ def good(view: View, pair: Pair | None) -> Pair | None:
 
 def stands(view: View, pair: Pair) -> bool:
     """Whether every webhook of ours trusts it."""
-    return all(trusts(bundle, pair.authority) for one in view.standing for bundle in one.bundles)
+    return all(trusts(bundle, pair.authority) for one in view.webhooks for bundle in one.bundles)
 
 
 def trusts(bundle: Bundle, authority: Authority) -> bool:
@@ -112,8 +112,8 @@ def trusts(bundle: Bundle, authority: Authority) -> bool:
 
 def followed_in_ns(view: View, pair: Pair) -> int:
     """How long until all API servers surely trust a pair that stands everywhere; 0: they do."""
-    wait_ns = followed_s(pair) * _S
-    return max((one.since_ns + wait_ns - view.at_ns for one in view.standing), default=0)
+    wait_ns = followed_s(pair) * SECOND_NS
+    return max((one.since_ns + wait_ns - view.at_ns for one in view.webhooks), default=0)
 
 
 def is_followed(view: View, pair: Pair) -> bool:
@@ -129,7 +129,7 @@ def is_trusted(view: View, pair: Pair) -> bool:
     if is_followed(view, pair) or (view.proven and pair == view.served):
         return True
     others = (
-        each for one in view.standing for bundle in one.bundles for each in bundle.ours if each.id != pair.authority.id
+        each for one in view.webhooks for bundle in one.bundles for each in bundle.ours if each.id != pair.authority.id
     )
     return not any(each.lives(view.now_s) for each in others)
 
@@ -169,10 +169,10 @@ def _data(keys: tuple[str, str, str], pair: Pair | None) -> dict[str, str | None
     return {key: base64.b64encode(text).decode() for key, text in zip(keys, texts, strict=True)}
 
 
-def standing(configuration: WebhookConfiguration, *, name: str, since_ns: int) -> Standing:
+def webhook_state(configuration: WebhookConfiguration, *, name: str, since_ns: int) -> WebhookState:
     """Read a configuration that stands unchanged since this time."""
     annotations = configuration.metadata.annotations or {}
-    return Standing(
+    return WebhookState(
         name=name,
         version=configuration.metadata.resource_version,
         bundles=tuple(_bundle(each.client_config.ca_bundle) for each in configuration.webhooks or ()),
@@ -301,7 +301,7 @@ def _to_begin(view: View, version: str, following: Pair | None) -> Keep | Make |
     candidate = good(view, view.served) or following
     if candidate is None:
         somebody_is_trusted = any(
-            each.lives(view.now_s) for one in view.standing for bundle in one.bundles for each in bundle.ours
+            each.lives(view.now_s) for one in view.webhooks for bundle in one.bundles for each in bundle.ours
         )
         return Make(version, None, is_first=not somebody_is_trusted, names=view.names)
     if is_trusted(view, candidate):
@@ -313,11 +313,11 @@ def _to_publish(view: View) -> list[Publish]:
     wanted = {pair.authority.id: pair.authority for pair in (*_stored(view), good(view, view.served)) if pair}
     if not wanted:
         return []
-    steps = (_published(one, tuple(wanted.values()), view.now_s) for one in view.standing if not one.injected_by)
+    steps = (_published(one, tuple(wanted.values()), view.now_s) for one in view.webhooks if not one.injected_by)
     return [step for step in steps if step is not None]
 
 
-def _published(one: Standing, wanted: tuple[Authority, ...], now_s: int) -> Publish | None:
+def _published(one: WebhookState, wanted: tuple[Authority, ...], now_s: int) -> Publish | None:
     bundles = []
     for bundle in one.bundles:
         alive = tuple(each for each in bundle.ours if each.lives(now_s))
@@ -330,9 +330,9 @@ def _again_in_s(view: View) -> int:
     """When time alone changes something: a renewal, an end, or that API servers follow."""
     pairs = [*_stored(view), *((view.served,) if view.served else ())]
     times = [time for pair in pairs for time in (pair.not_before_s, renewed_at_s(pair), pair.not_after_s)]
-    ends = [each.not_after_s for one in view.standing for bundle in one.bundles for each in bundle.ours]
+    ends = [each.not_after_s for one in view.webhooks for bundle in one.bundles for each in bundle.ours]
     waits = [time - view.now_s for time in (*times, *ends)]
-    waits += [-(-followed_in_ns(view, pair) // _S) for pair in pairs]
+    waits += [-(-followed_in_ns(view, pair) // SECOND_NS) for pair in pairs]
     return min((wait for wait in waits if wait > 0), default=MOST_PATIENT_S) if waits else MOST_PATIENT_S
 
 
@@ -362,11 +362,11 @@ def _unready(view: View) -> str:
     if not served.is_valid(view.now_s):
         return _not_valid(view, served)
     if not stands(view, served):
-        lacking = [one.name for one in view.standing if not all(trusts(each, served.authority) for each in one.bundles)]
+        lacking = [one.name for one in view.webhooks if not all(trusts(each, served.authority) for each in one.bundles)]
         return f"the CA of the certificate is not in {' and '.join(lacking)} yet"
     is_current = view.held is not None and view.held.current == served
     if not is_current and not is_trusted(view, served):
-        wait_s = -(-followed_in_ns(view, served) // _S)
+        wait_s = -(-followed_in_ns(view, served) // SECOND_NS)
         return f"the API servers are given {wait_s} more seconds to trust the new certificate"
     return ""
 
@@ -387,7 +387,7 @@ def _warnings(view: View) -> list[str]:
     said += [
         f"{one.name} has the annotation {one.injected_by}, so its caBundle is left to whom that names: take the "
         "annotation away, or give --certificate and --key"
-        for one in view.standing
+        for one in view.webhooks
         if one.injected_by
     ]
     served = good(view, view.served)

@@ -9,7 +9,7 @@ The queues beside one that is judged, and sums of what stands below each.
 
 The fields of a Queue, each alone: amounts, weights, priority and durations.
 
-What is refused here closes a queue in the scheduler: it never counts as another value (docs/design, batch 3.1). KAI
+What is refused here closes a queue in the scheduler: it never counts as another value (docs/design/queues.md). KAI
 refuses none of it, except for durations, which its webhook can't decode.
 
 A Queue among the others: its parent, cycles, children, and quotas up and down the tree.

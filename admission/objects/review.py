@@ -15,8 +15,7 @@ from typing import Any, Final
 import anyio
 
 from admission.envelope import MalformedReview, Raw, Request, Review, parsed, response
-from admission.objects.findings import Allowed, Finding, Judgement, Refused, read
-from admission.objects.messages import told, warned
+from admission.objects.findings import Allowed, Finding, Judgement, Refused, read, told, warned
 from admission.objects.podgroup import MOST_SUB_GROUPS, judge_group, sub_groups, too_many
 from admission.objects.queue import Others, judge_deleted, judge_written
 from kube.client.api import Api

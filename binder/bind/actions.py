@@ -1,15 +1,12 @@
 """Carries out the actions of the step function, one method each, and brings the answers back as outcomes.
 
-What is safe to repeat is repeated until it is answered; a Binding is posted once per action.
+What is safe to repeat is repeated until it is answered; a Binding is posted once per action. KAI's ConfigMaps are
+created once with their final content, never changed, never taken from somebody else. Failures are texts: for people in
+KAI's words (kai-contract 5.2), for the scheduler as "Cause: detail".
 
-Failures of attempts as text: for people in KAI's words (kai-contract 5.2), for the scheduler as "Cause: detail".
-
-Writing KAI's ConfigMaps: created once with their final content, never changed, never taken from somebody else.
-
-Whether a device that a reservation pod just named is really nobody else's (docs/design/protocol.md, step 2).
-
-One quorum LIST of all pods of the node that the device belongs to. It shows reservation pods and tenants at one
-resourceVersion, as two LISTs in the protocol's order would if nothing happened between them.
+Whether a device that a reservation pod just named is nobody else's is asked by one quorum LIST of all pods of its node
+(docs/design/protocol.md, step 2). It shows reservation pods and tenants at one resourceVersion, as two LISTs in the
+protocol's order would if nothing happened between them.
 """
 
 from __future__ import annotations
@@ -23,24 +20,23 @@ from typing import Any, Final
 import anyio
 import msgspec
 
-from binder.bind.join_batches import Desk
-from binder.core import configmaps
-from binder.core.configmaps import Standing, standing
-from binder.core.reservation_pod import ReservationTemplate
+from binder.bind.join_batches import JoinBatcher
+from binder.core import reservation_pod
+from binder.core.reservation_pod import Authorship, ReservationTemplate, authorship
 from binder.settings import BinderSettings
-from binder.telemetry.tracing import Traces
+from binder.telemetry.tracing import AttemptTraces
 from binder.watch.view import View
-from gpu import bound_pod, limits, pinning
+from gpu import bound_pod, container_devices, limits
 from gpu import reservation as reservations
 from gpu.attempts import Cause
 from gpu.reservation import Reservation
 from kube import binding, books
 from kube.binding import FenceText
 from kube.client.api import Api, field_is, remove
-from kube.client.backoff import doubled_s, until_answered
 from kube.client.clock import Clock
 from kube.client.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from kube.client.resources import BIND_REQUESTS, CONFIG_MAPS, PODS
+from kube.client.retry import doubled_s, until_answered
 from kube.cluster_policies import CdiNames
 from kube.events import EventRecorder
 from kube.telemetry.logevents import LogEvent, about
@@ -65,9 +61,10 @@ from sharing.state import (
     WriteConfigMaps,
 )
 from wire import names
+from wire.api_groups import NORMAL, WARNING
 from wire.core import ConfigMap, ObjectReference
 from wire.crds.podgroup import DEFAULT_NODE_POOL
-from wire.events import NORMAL, WARNING
+from wire.units import SECOND_NS
 
 _RESERVING = frozenset({
     Cause.DEVICE_TAKEN, Cause.NOT_JOINABLE, Cause.RESERVATION_FAILED, Cause.RESERVATION_LOST,
@@ -116,9 +113,9 @@ def fence(attempt: Attempt, failure: Failure) -> FenceText:
 
 
 _IN_THE_WAY: Final = {
-    Standing.FOREIGN: (Cause.REFUSED, "belongs to somebody else"),
-    Standing.RIVAL: (Cause.DEVICE_TAKEN, "was written by another attempt of this pod"),
-    Standing.NEWER: (Cause.WITHDRAWN, "was written by a newer attempt of this pod"),
+    Authorship.FOREIGN: (Cause.REFUSED, "belongs to somebody else"),
+    Authorship.RIVAL: (Cause.DEVICE_TAKEN, "was written by another attempt of this pod"),
+    Authorship.NEWER: (Cause.WITHDRAWN, "was written by a newer attempt of this pod"),
 }
 
 
@@ -167,10 +164,10 @@ async def _create(api: Api, namespace: str, manifest: Mapping[str, Any]) -> Fail
 
 async def _meet(api: Api, there: ConfigMap, manifest: Mapping[str, Any], *, namespace: str) -> Failure | _Open | None:
     """What to do about one that is there already: one that is older is taken away."""
-    found = standing(there, manifest)
-    if found is Standing.OURS:
+    found = authorship(there, manifest)
+    if found is Authorship.OURS:
         return None
-    if found is not Standing.OLDER:
+    if found is not Authorship.OLDER:
         cause, why = _IN_THE_WAY[found]
         return Failure(cause=cause, detail=f"ConfigMap {there.metadata.name} {why}")
     await remove(api, CONFIG_MAPS, there.metadata.name, namespace=namespace, uid=there.metadata.uid)
@@ -277,12 +274,12 @@ class Carrier:
         api: Api,
         *,
         view: View,
-        desk: Desk,
+        desk: JoinBatcher,
         settings: BinderSettings,
         clock: Clock,
         events: EventRecorder,
         cdi: CdiNames,
-        traces: Traces,
+        traces: AttemptTraces | None,
     ) -> None:
         self._api = api
         self._view = view
@@ -324,10 +321,10 @@ class Carrier:
         pod = self._view.pods.get(state.attempt.pod_uid) or await self._read_pod(state)
         if pod is None:
             return outcome.Failed(Failure(cause=Cause.POD_GONE))
-        since = self._clock.now_ns() // 1_000_000_000
+        since = self._clock.now_ns() // SECOND_NS
         caps = pod.caps(state.attempt.alternative, self._settings.memory_caps)
         tenant = state.attempt.tenant(group, state.rv, since=since, grace_s=pod.grace_s, caps=caps)
-        opened_for = pinning.hint(pod.pin(state.attempt.alternative, state.attempt.number_of(group)))
+        opened_for = container_devices.hint(pod.pin(state.attempt.alternative, state.attempt.number_of(group)))
         return await self._desk.join(group, state.attempt.node, tenant, opened_for=opened_for)
 
     async def _verify(self, group: str) -> Outcome:
@@ -351,7 +348,7 @@ class Carrier:
 
     async def _write_config_maps(self, state: State, action: WriteConfigMaps) -> Outcome:
         attempt = state.attempt
-        for manifest in configmaps.manifests(
+        for manifest in reservation_pod.manifests(
             prefix=action.prefix,
             pod_name=attempt.pod_name,
             pod_uid=attempt.pod_uid,
@@ -414,7 +411,7 @@ class Carrier:
         if state.failure is None:
             groups = [device.group for device in attempt.devices]
             nano = sum(device.nano for device in attempt.devices)
-            told = {"node": attempt.node, "groups": groups, "gpus_nano": nano, **self._traces.of(attempt)}
+            told = {"node": attempt.node, "groups": groups, "gpus_nano": nano, **self._trace_of(attempt)}
             extra = about(LogEvent.POD_BOUND, pod=_place(state), **told)
             _log.info("bound", extra=extra)
             note = binding.scheduled_note(_identity(state), attempt.node, attempt.node_pool or DEFAULT_NODE_POOL)
@@ -443,11 +440,15 @@ class Carrier:
         if fenced is None:
             return outcome.FenceMissed()
         self._view.note_pod(read_pod(fenced))
-        trace = self._traces.of(attempt)
+        trace = self._trace_of(attempt)
         extra = about(LogEvent.ATTEMPT_FAILED, pod=_place(state), node=attempt.node, **trace)
         _log.info("not bound: %s", text.because, extra=extra)
         self._tell(state, names.REASON_BINDING_ERROR, text.message, type_=WARNING)
         return outcome.Fenced()
+
+    def _trace_of(self, attempt: Attempt) -> Mapping[str, str]:
+        """What a line of the log says of an attempt's trace."""
+        return {} if self._traces is None else self._traces.of(attempt)
 
     async def _leave(self, state: State, action: Leave) -> Outcome:
         held = self._held(action.group, state)

@@ -1,7 +1,8 @@
-"""Where tenants enter the books: joins of one group that come together are one write.
+"""Where tenants enter the books: by reservation pods that are created with them, or by joins, several in one write.
 
-The first attempt for a group waits a moment, then writes for all that have come meanwhile; the others wait for that
-answer. No lock is held: a second binder, or a scheduler that joins directly, is kept apart by compare-and-set alone.
+A reservation pod is created once under its one name, even if the answer is lost. The first attempt for a group waits a
+moment, then writes for all that have come meanwhile; the others wait for that answer. No lock is held: a second binder,
+or a scheduler that joins directly, is kept apart by compare-and-set alone.
 """
 
 from __future__ import annotations
@@ -13,20 +14,69 @@ from typing import Final
 
 import anyio
 
-from binder.bind.create_reservation import make
+from binder.core import reservation_pod
+from binder.core.reservation_pod import ReservationTemplate
 from binder.settings import BinderSettings
 from binder.watch.view import View
 from gpu import book as device_book
+from gpu import reservation as reservations
 from gpu.attempts import Cause
 from gpu.book import Book, ComputeTaken, DeviceFull, ModeConflict, NotEntered, OtherAttempt, Tenant
-from gpu.reservation import Reservation
+from gpu.reservation import Reservation, name_for
 from kube import books
 from kube.client.api import Api
-from kube.client.errors import ApiError
+from kube.client.errors import AlreadyExists, ApiError, NotFound
+from kube.client.resources import PODS
 from kube.telemetry.logevents import LogEvent, about
 from sharing.failure import Failure
 from sharing.outcome import Failed, JoinedAs
 from sharing.rebuilding import rebuild, resource_of
+
+_CREATE_PAUSE_S: Final = 1.0
+
+
+async def make(
+    api: Api,
+    template: ReservationTemplate,
+    *,
+    node: str,
+    group: str,
+    book: Book,
+    resource: str,
+    opened_for: str = "",
+    memory_reserve: str = "",
+) -> Reservation | Failed:
+    """Create the reservation pod with this book, or find the one that is there, whose book may be another.
+
+    A creation whose outcome is unknown is done again: the name tells whether it had landed. Raises ApiError when the
+    server can't be asked.
+    """
+    manifest = reservation_pod.manifest(
+        template,
+        node=node,
+        group=group,
+        book=book,
+        resource=resource,
+        opened_for=opened_for,
+        memory_reserve=memory_reserve,
+    )
+    held: Reservation | None = None
+    while held is None:
+        try:
+            held = reservations.read(await api.create(PODS, manifest, namespace=template.namespace))
+        except AlreadyExists:
+            held = await books.read(api, template.namespace, name_for(node, group))
+        except NotFound as error:
+            return Failed(Failure(cause=Cause.REFUSED, detail=f"group {group}: reservation pod: {error}"))
+        except ApiError as error:
+            if not error.outcome_unknown:
+                raise
+            await anyio.sleep(_CREATE_PAUSE_S)
+    if held.group != group:
+        detail = f"group {group}: reservation pod {held.name} is another group's"
+        return Failed(Failure(cause=Cause.NOT_JOINABLE, detail=detail))
+    return held
+
 
 _log: Final = logging.getLogger(__name__)
 
@@ -39,13 +89,13 @@ class _Waiting:
     """A join that waits for its answer."""
 
     tenant: Tenant
-    #: Which devices it names (gpu/pinning.py, hint).
+    #: Which devices it names (gpu/container_devices.py, hint).
     opened_for: str = ""
     answer: JoinedAs | Failed | None = None
     answered: anyio.Event = field(default_factory=anyio.Event)
 
 
-class Desk:
+class JoinBatcher:
     """Joins tenants to groups of nodes."""
 
     def __init__(self, api: Api, view: View, settings: BinderSettings) -> None:
@@ -145,6 +195,7 @@ class Desk:
                 book=first,
                 resource=resource,
                 opened_for=next((waiting.opened_for for waiting in batch if waiting.opened_for), ""),
+                memory_reserve=self._view.memory_reserves.get(node, ""),
             )
         if isinstance(held, Failed):
             return held

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import anyio
 
 from binder.bind.actions import Carrier
-from binder.telemetry.tracing import Observer, Stage, Traces, stage_of
+from binder.telemetry.tracing import ActionCarried, AttemptEnded, DevicesLearned, Emit
 from binder.watch.view import View
 from kube.watch.signal import Signal
 from sharing import outcome as outcomes
@@ -32,12 +32,10 @@ class Unit:
         view: View,
         carrier: Carrier,
         learn_timeout_s: float,
-        observer: Observer,
-        traces: Traces,
+        emit: Emit,
     ) -> None:
         self._view = view
-        self._observer = observer
-        self._traces = traces
+        self._emit = emit
         #: Attempt -> when it was seen first, and when its first book was entered (event loop's time).
         self._seen_at: dict[str, float] = {}
         self._joined_at: dict[str, float] = {}
@@ -82,8 +80,7 @@ class Unit:
         """Tell how each attempt ended, when all have."""
         now = anyio.current_time()
         for key, state in self._states.items():
-            self._observer.ended(state.failure.cause if state.failure is not None else None, now - self._seen_at[key])
-            self._traces.ended(state.attempt, state.failure)
+            self._emit(AttemptEnded(state.attempt, state.failure, now - self._seen_at[key]))
 
     async def run(self) -> None:
         """Work until every attempt has ended."""
@@ -103,9 +100,7 @@ class Unit:
             self._note_learned(state.attempt.id, action, began)
             answer = await self._carrier.carry(state, action)
             answers.append((state.attempt.id, answer))
-            ended = anyio.current_time()
-            self._observer.took(stage_of(action), ended - began)
-            self._traces.took(state.attempt, action, answer, (began, ended))
+            self._emit(ActionCarried(state.attempt, action, answer, began, anyio.current_time()))
 
         async with anyio.create_task_group() as tasks:
             for move in moves:
@@ -122,7 +117,7 @@ class Unit:
     def _note_learned(self, attempt_id: str, action: Action, now: float) -> None:
         """The first look at a device is when it was told."""
         if isinstance(action, Verify) and (joined_at := self._joined_at.pop(attempt_id, None)) is not None:
-            self._observer.took(Stage.LEARN, now - joined_at)
+            self._emit(DevicesLearned(now - joined_at))
 
     async def _wait(self) -> None:
         """Wait for a change, or for the time to learn to be over."""

@@ -24,22 +24,21 @@ from typing import Final
 import anyio
 from anyio.abc import TaskGroup
 
-from binder.collect.book_repair import Repairing, Restoring
-from binder.collect.dead_entries import Clearing
+from binder.collect.book_repair import Clearing, Repairing, Restoring
 from binder.settings import BinderSettings
 from binder.watch.view import View
 from gpu.reservation import Reservation
 from kube import books
 from kube.client.api import Api
-from kube.client.backoff import doubled_s
 from kube.client.errors import ApiError, Conflict, NotFound
 from kube.client.resources import PODS
+from kube.client.retry import doubled_s
 from kube.events import EventRecorder
 from kube.telemetry.logevents import LogEvent, about
 from sharing.attempt import Attempt
 from wire import names
+from wire.api_groups import WARNING
 from wire.core import ObjectReference
-from wire.events import WARNING
 
 
 class Due:
@@ -215,7 +214,7 @@ class Collector:
         self._retiring = retiring
         self._searching = searching
         self._events = events
-        #: Whether an idle reservation is needed for other groups' tenants (binder/heal/guard_reservations.py).
+        #: Whether an idle reservation is needed for other groups' tenants (binder/heal/lost_devices.py).
         self._is_needed = is_needed
         self._repairing = Repairing(view=view, clearing=clearing, restoring=restoring, events=events)
         self._notes: dict[str, _Notes] = {}

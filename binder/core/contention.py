@@ -43,12 +43,12 @@ class Why(enum.Enum):
 
 
 class Move(msgspec.Struct, frozen=True, gc=False):
-    """One tenant that has to go from one device. ``keeper``: the group that keeps it, "" for none."""
+    """One tenant that has to go from one device. ``winner``: the group that keeps it, "" for none."""
 
     claimant: Claimant
     why: Why
     uuid: str
-    keeper: str = ""
+    winner: str = ""
 
 
 class Proof(msgspec.Struct, frozen=True, gc=False):
@@ -64,7 +64,7 @@ class Scene(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     ``strangers``: pods (UIDs) that kubelet has admitted, and how many such devices each holds through the device
     plugin, reservation pods left out. ``given``: the devices (UUIDs) of which kubelet says that it gave them to these.
     ``capacity``: how many of them the node has, unhealthy ones too. ``ill``: devices that are unhealthy. ``proofs``:
-    device -> what was proved of it before. ``keepers``: device -> the group that was found to keep it before.
+    device -> what was proved of it before. ``winners``: device -> the group that was found to keep it before.
     """
 
     resource: str = names.GPU_RESOURCE
@@ -75,7 +75,7 @@ class Scene(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     capacity: int = 0
     ill: frozenset[str] = frozenset()
     proofs: Mapping[str, Proof] = {}
-    keepers: Mapping[str, str] = {}
+    winners: Mapping[str, str] = {}
 
     @property
     def holders(self) -> dict[str, set[str]]:
@@ -174,28 +174,28 @@ def moves(scene: Scene, claims: Claims, proved: Collection[str]) -> list[Move]:
         if uuid in scene.ill:
             found += _all_of(everybody, Why.ILL, uuid)
         elif len(groups) > 1:
-            keeper = keeper_of(scene, uuid, groups)
-            rest = {group: tenants for group, tenants in groups.items() if group != keeper}
-            found += _all_of(rest, Why.SHARED, uuid, keeper)
+            winner = winner_of(scene, uuid, groups)
+            rest = {group: tenants for group, tenants in groups.items() if group != winner}
+            found += _all_of(rest, Why.SHARED, uuid, winner)
         elif uuid in strange:
             found += _all_of(groups, Why.STRANGER, uuid)
     return sorted(found, key=lambda move: (move.claimant.age, move.uuid), reverse=True)
 
 
-def keepers(scene: Scene, claims: Claims) -> dict[str, str]:
+def winners(scene: Scene, claims: Claims) -> dict[str, str]:
     """Return which group keeps each device that several were given."""
     contested = {uuid: groups for uuid, each in claims.items() if len(groups := _granted(each)) > 1}
-    return {uuid: keeper_of(scene, uuid, groups) for uuid, groups in contested.items()}
+    return {uuid: winner_of(scene, uuid, groups) for uuid, groups in contested.items()}
 
 
-def keeper_of(scene: Scene, uuid: str, groups: Mapping[str, Sequence[Claimant]]) -> str:
+def winner_of(scene: Scene, uuid: str, groups: Mapping[str, Sequence[Claimant]]) -> str:
     """The group that holds the device; where that is not clear, the one whose oldest tenant is older.
 
     Where that is not clear it stays with whom it was found first: a tenant that leaves does not turn it around.
     """
     candidates = scene.holders.get(uuid, set()) & groups.keys() or set(groups)
-    if scene.keepers.get(uuid) in candidates:
-        return scene.keepers[uuid]
+    if scene.winners.get(uuid) in candidates:
+        return scene.winners[uuid]
     return min(candidates, key=lambda group: (min(tenant.age for tenant in groups[group]), group))
 
 
@@ -205,5 +205,5 @@ def _granted(groups: Mapping[str, Sequence[Claimant]]) -> dict[str, Sequence[Cla
     return {group: tenants for group, tenants in found.items() if tenants}
 
 
-def _all_of(groups: Mapping[str, Sequence[Claimant]], why: Why, uuid: str, keeper: str = "") -> list[Move]:
-    return [Move(tenant, why, uuid, keeper) for tenants in groups.values() for tenant in tenants]
+def _all_of(groups: Mapping[str, Sequence[Claimant]], why: Why, uuid: str, winner: str = "") -> list[Move]:
+    return [Move(tenant, why, uuid, winner) for tenants in groups.values() for tenant in tenants]

@@ -2,10 +2,13 @@
 
 The cache only makes it look: what is done to anybody rests on a LIST of the node's pods, made right before it.
 
-Evicts tenants whose device is not theirs any more: one of a node at a time, PodDisruptionBudgets respected.
+Tenants whose device is not theirs any more are evicted: one of a node at a time, PodDisruptionBudgets respected. Those
+that have to go are chosen elsewhere (binder/core/contention.py); each look names them again, so what is evicted here
+was judged on a LIST that was made right before.
 
-The tenants that have to go are chosen elsewhere (binder/core/contention.py); each look names them again, so what is
-evicted here was judged on a LIST that was made right before.
+Guards are reservation pods without tenants that hold a device which others use and lost. A guard is found by asking for
+devices until the right one comes. What else is got is kept meanwhile, or it would be got again; the binder's ordinary
+rule for idle reservations takes it back when all is found.
 """
 
 from __future__ import annotations
@@ -18,25 +21,161 @@ from typing import Final
 
 import anyio
 
+from binder.bind.join_batches import make
 from binder.core import contention
 from binder.core.contention import Claimant, Claims, Move, Proof, Scene, Why
-from binder.heal.guard_reservations import Guarding
 from binder.settings import BinderSettings
 from binder.watch.view import View
+from gpu import book as device_book
 from gpu import reservation as reservations
+from gpu.reservation import Reservation
 from kube.client.api import Api, field_is
-from kube.client.backoff import doubled_s
 from kube.client.errors import ApiError, Conflict, NotFound, Refused, TooManyRequests
 from kube.client.resources import PODS
+from kube.client.retry import doubled_s
 from kube.events import EventRecorder
 from kube.telemetry.logevents import LogEvent, about
+from kube.watch.signal import Signal
 from sharing.pods import PodView
 from sharing.pods import view as read_pod
 from wire import names
+from wire.api_groups import WARNING
 from wire.core import ObjectReference, Pod
-from wire.events import WARNING
 
 _log: Final = logging.getLogger(__name__)
+
+#: Before it is tried again on a node that had no device left, doubled each time.
+_FIRST_PAUSE_S: Final = 10.0
+_LONGEST_SEARCH_PAUSE_S: Final = 1800.0
+#: How long a reservation pod is waited for within one look, and in all.
+_ANSWER_S: Final = 10.0
+_PATIENCE_S: Final = 120.0
+
+
+@dataclass(slots=True)
+class _Search:
+    """On one node: groups of the reservation pods that were made, and since when each is, and when to go on.
+
+    ``is_over``: nothing more was to be had. What was got is kept until a look that began after that has seen it: only
+    while all is held it is plain that somebody else has what is missing (core/contention.py, ``proofs``).
+    """
+
+    groups: dict[str, float] = field(default_factory=dict)
+    refusals: int = 0
+    again_s: float = 0.0
+    is_over: bool = False
+
+
+class Guarding:
+    """Makes guards, and says which idle reservations are needed as such."""
+
+    def __init__(self, api: Api, *, view: View, settings: BinderSettings) -> None:
+        self._api = api
+        self._view = view
+        self._settings = settings
+        #: By node.
+        self._searches: dict[str, _Search] = {}
+        #: Node -> devices that tenants were given and that their own reservation does not hold, as far as is seen.
+        self._used: Mapping[str, frozenset[str]] = {}
+
+    def keep(self, used: Mapping[str, frozenset[str]]) -> None:
+        """Store the devices in use by node, and forget the searches on nodes that have none."""
+        self._used = used
+        self._searches = {node: search for node, search in self._searches.items() if node in used}
+
+    def is_needed(self, held: Reservation) -> bool:
+        """Whether an idle reservation holds what others use, or was made by a search that is still going on."""
+        search = self._searches.get(held.node)
+        is_sought = search is not None and held.group in search.groups
+        return is_sought or held.uuid in self._used.get(held.node, frozenset())
+
+    async def guard(
+        self, node: str, capacity: int, lost: frozenset[str], tenants: Sequence[PodView], *, resource: str
+    ) -> None:
+        """Ask for devices until none of ``lost`` is without a holder, or all are held. Raises ApiError.
+
+        To be called with what a look has found that began after the last call.
+        ``resource``: of which kind they are. ``capacity``: how many such devices the node has, 0 if that is not known.
+        """
+        search = self._searches.setdefault(node, _Search())
+        if search.is_over:  # and this look has not found the holder of what is missing
+            search.groups.clear()
+            search.is_over = False
+        while anyio.current_time() >= search.again_s:
+            if len(search.groups) > max(capacity, 1):
+                self._put_off(search)  # as many were asked for as the node has devices
+                return
+            held = await self._ask(node, search, tenants, resource)
+            if held is None:
+                return
+            if held.uuid in lost:
+                self._searches.pop(node, None)  # the next look sees what is still lost
+                return
+
+    def end(self, node: str) -> None:
+        """Nothing of a node is without a holder any more."""
+        self._searches.pop(node, None)
+
+    def _put_off(self, search: _Search) -> None:
+        """Begin again after a while; what was got is given back with the next look."""
+        search.is_over = True
+        search.refusals += 1
+        pause_s = doubled_s(_FIRST_PAUSE_S, search.refusals, longest_s=_LONGEST_SEARCH_PAUSE_S)
+        search.again_s = anyio.current_time() + pause_s
+
+    async def _ask(self, node: str, search: _Search, tenants: Sequence[PodView], resource: str) -> Reservation | None:
+        """Have one more device, or None: it was refused, or not told soon (then the next look waits on)."""
+        group = self._unanswered(search)
+        if group is None:
+            group = await self._make(node, search, tenants, resource)
+        await self._answer(group)
+        held = self._view.reservations.get(group)
+        is_silent = anyio.current_time() - search.groups[group] > _PATIENCE_S
+        if held is not None and held.is_told:
+            return held
+        if held is None or held.is_terminal or is_silent:
+            self._put_off(search)
+        return None
+
+    def _unanswered(self, search: _Search) -> str | None:
+        """The group that was asked for last, if it has not told its device yet."""
+        last = next(reversed(search.groups), None)
+        held = self._view.reservations.get(last) if last is not None else None
+        return last if held is not None and not held.is_told else None
+
+    async def _make(self, node: str, search: _Search, tenants: Sequence[PodView], resource: str) -> str:
+        """Make a reservation pod without tenants; return its group. Raises ApiError."""
+        group = reservations.group_id(node, tenants[0].uid, self._number(search), resource)
+        search.groups[group] = anyio.current_time()
+        _log.warning("asking for a guard of a device on node %s that its reservation lost", node)
+        made = await make(
+            self._api,
+            self._settings.reservation,
+            node=node,
+            group=group,
+            book=device_book.EMPTY,
+            resource=resource,
+            memory_reserve=self._view.memory_reserves.get(node, ""),
+        )
+        if isinstance(made, Reservation):
+            self._view.note_reservation(made)
+        return group
+
+    async def _answer(self, group: str) -> None:
+        """Wait a little until a reservation has told its device, was refused or is gone."""
+        signal, keys = Signal(), {f"group:{group}"}
+        self._view.subscriptions.add(signal, keys)
+        try:
+            with anyio.move_on_after(_ANSWER_S):
+                while (held := self._view.reservations.get(group)) and not (held.is_told or held.is_terminal):
+                    await signal.wait()
+        finally:
+            self._view.subscriptions.remove(signal, keys)
+
+    def _number(self, search: _Search) -> int:
+        """Ids differ from those of first shares (protocol.md, Identity), and from search to search."""
+        return -(1 + len(search.groups) + 64 * search.refusals)
+
 
 #: Between two evictions on one node.
 PACE_S: Final = 10.0
@@ -124,7 +263,7 @@ class Moving:
 def _reason(move: Move) -> str:
     match move.why:
         case Why.SHARED:
-            return f"GPU {move.uuid} is that of group {move.keeper}, and pods of two groups must not share one"
+            return f"GPU {move.uuid} is that of group {move.winner}, and pods of two groups must not share one"
         case Why.STRANGER:
             return f"GPU {move.uuid} was lost by the pod's reservation and given to another pod"
         case Why.ILL:
@@ -140,7 +279,7 @@ class _Notes:
 
     move_since: dict[str, float] = field(default_factory=dict)
     proofs: Mapping[str, Proof] = field(default_factory=dict)
-    keepers: Mapping[str, str] = field(default_factory=dict)
+    winners: Mapping[str, str] = field(default_factory=dict)
 
 
 class Healing:
@@ -214,7 +353,7 @@ class Healing:
             await self._replace_forgotten(scene)
         proofs = [contention.proofs(scene, claims) for scene, claims in found]
         notes.proofs = {uuid: proof for each in proofs for uuid, proof in each.items()}
-        notes.keepers = {u: group for scene, claims in found for u, group in contention.keepers(scene, claims).items()}
+        notes.winners = {u: group for scene, claims in found for u, group in contention.winners(scene, claims).items()}
         wanted = [move for scene, claims in found for move in contention.moves(scene, claims, notes.proofs)]
         moves = self._due(wanted, notes)
         if moves:
@@ -270,7 +409,7 @@ class Healing:
                 ),
                 capacity=self._view.devices.get(node, {}).get(resource, 0),
                 proofs=notes.proofs,
-                keepers=notes.keepers,
+                winners=notes.winners,
                 ill=frozenset(one.uuid for one in held if one.is_ill and not one.is_terminal),
             )
             for resource in sorted({names.GPU_RESOURCE, *granted, *(one.resource for one in held)})

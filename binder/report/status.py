@@ -44,7 +44,7 @@ class Drift(enum.Enum):
     OVERCHARGED = "overcharged"
 
 
-class Standing:
+class BinderState:
     """Reads a view."""
 
     def __init__(self, view: View) -> None:

@@ -1,22 +1,19 @@
-"""The traces of pods at the binder: each attempt with its parts, as spans below the pod's own.
+"""Events of the binder, for metrics (runtime/processes/binder.py), and the traces of pods that are made of them.
 
-An attempt's span is known by the BindRequest's UID, so what a binder told that is gone hangs on the span of the
-one that ends the attempt.
-
-What of the binder is counted, as values; the metrics library is used by runtime/metrics, not here.
-
-What is read when somebody asks, and not counted as it happens, is ``binder/report/status.py``'s.
+Each attempt and its parts are spans below the pod's own. The id of an attempt's span is made of the BindRequest's UID:
+the spans of a binder that failed are below the attempt's span that the next one reports. State that is read when
+metrics are collected is in ``binder/report/status.py``.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
-from typing_extensions import override
+import msgspec
 
-from gpu.attempts import Cause
+from kube.telemetry.logevents import EventSink
 from kube.telemetry.tracing import Tracer, trace_field
 from sharing import state
 from sharing.attempt import Attempt
@@ -67,105 +64,36 @@ def stage_of(action: Action) -> Stage:
     return _STAGES[type(action)]
 
 
-class Observer(Protocol):
-    """Is called with what happens. It must not raise, and returns within microseconds."""
+class ActionCarried(msgspec.Struct, frozen=True, gc=False):
+    """An action was carried out. Times are the event loop's, in seconds."""
 
-    def took(self, stage: Stage, seconds: float) -> None:
-        """Something took so long, by the event loop's clock."""
-        ...
-
-    def ended(self, because: Cause | None, took_s: float) -> None:
-        """An attempt ended, so long after its BindRequest was seen; None: its pod is bound by it."""
-        ...
+    attempt: Attempt
+    action: Action
+    outcome: Outcome
+    began_s: float
+    ended_s: float
 
 
-class Unobserved(Observer):
-    """Nobody counts."""
+class DevicesLearned(msgspec.Struct, frozen=True, gc=False):
+    """All devices of an attempt are known, this long after its first join."""
 
-    @override
-    def took(self, stage: Stage, seconds: float) -> None:
-        """Nothing."""
+    seconds: float
 
-    @override
-    def ended(self, because: Cause | None, took_s: float) -> None:
-        """Nothing."""
+
+class AttemptEnded(msgspec.Struct, frozen=True, gc=False):
+    """An attempt ended, this long after its BindRequest was seen. ``failure`` None: its pod is bound by it."""
+
+    attempt: Attempt
+    failure: Failure | None
+    took_s: float
+
+
+BinderEvent: TypeAlias = ActionCarried | DevicesLearned | AttemptEnded
+Emit: TypeAlias = EventSink[BinderEvent]
 
 
 #: The most pods that are followed at once; further ones have no spans from here, and are counted.
 MOST_PODS: Final = 16_384
-
-
-class Traces(Protocol):
-    """Is called with what becomes of attempts. Times are the event loop's, in seconds."""
-
-    def seen(self, pod: Pod) -> None:
-        """A pod as a watch or a list shows it."""
-        ...
-
-    def gone(self, uid: str) -> None:
-        """A pod is gone."""
-        ...
-
-    def requested(self, request: BindRequest) -> None:
-        """A BindRequest as a watch or a list shows it."""
-        ...
-
-    def dropped(self, request: str) -> None:
-        """A BindRequest (UID) is gone."""
-        ...
-
-    def listed(self, present: set[str]) -> None:
-        """All BindRequests (UIDs) that there are."""
-        ...
-
-    def took(self, attempt: Attempt, action: Action, outcome: Outcome, times_s: tuple[float, float]) -> None:
-        """An action was carried out, from the one time to the other."""
-        ...
-
-    def ended(self, attempt: Attempt, failure: Failure | None) -> None:
-        """An attempt has ended."""
-        ...
-
-    def of(self, attempt: Attempt) -> Mapping[str, str]:
-        """Return what a line of the log says of the trace of this attempt's pod."""
-        ...
-
-
-class Untraced(Traces):
-    """Nobody follows attempts."""
-
-    @override
-    def seen(self, pod: Pod) -> None:
-        """Nothing."""
-
-    @override
-    def gone(self, uid: str) -> None:
-        """Nothing."""
-
-    @override
-    def requested(self, request: BindRequest) -> None:
-        """Nothing."""
-
-    @override
-    def dropped(self, request: str) -> None:
-        """Nothing."""
-
-    @override
-    def listed(self, present: set[str]) -> None:
-        """Nothing."""
-
-    @override
-    def took(self, attempt: Attempt, action: Action, outcome: Outcome, times_s: tuple[float, float]) -> None:
-        """Nothing."""
-
-    @override
-    def ended(self, attempt: Attempt, failure: Failure | None) -> None:
-        """Nothing."""
-
-    @override
-    def of(self, attempt: Attempt) -> Mapping[str, str]:
-        """Nothing."""
-        return {}
 
 
 class _Attempted:
@@ -182,8 +110,8 @@ class _Attempted:
         self.is_at_work = False
 
 
-class Traced(Traces):
-    """Makes spans of it."""
+class AttemptTraces:
+    """Makes spans of what becomes of attempts."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
@@ -192,7 +120,6 @@ class Traced(Traces):
         #: By the BindRequest's UID.
         self._attempts: dict[str, _Attempted] = {}
 
-    @override
     def seen(self, pod: Pod) -> None:
         """Follow a pod until it runs."""
         uid = pod.metadata.uid
@@ -207,12 +134,10 @@ class Traced(Traces):
                 return
             self._pods[uid] = trace
 
-    @override
     def gone(self, uid: str) -> None:
         """Forget it."""
         self._pods.pop(uid, None)
 
-    @override
     def requested(self, request: BindRequest) -> None:
         """Note when its pod was handed over; a replica that follows does, too."""
         meta = request.metadata
@@ -225,27 +150,35 @@ class Traced(Traces):
         known.trace = known.trace or self._pods.get(pod_uid)
         return known.trace
 
-    @override
     def dropped(self, request: str) -> None:
         """Forget an attempt that is not carried out here."""
         known = self._attempts.get(request)
         if known is not None and not known.is_at_work:
             del self._attempts[request]
 
-    @override
     def listed(self, present: set[str]) -> None:
         """Forget the others."""
         for request in self._attempts.keys() - present:
             self.dropped(request)
 
-    @override
-    def took(self, attempt: Attempt, action: Action, outcome: Outcome, times_s: tuple[float, float]) -> None:
-        """Tell a part of an attempt. ``reserve`` is from the first book that was asked for until devices are known."""
+    def take(self, event: BinderEvent) -> None:
+        """Take an event of the binder."""
+        match event:
+            case ActionCarried():
+                self._carried(event)
+            case AttemptEnded():
+                self._ended(event.attempt, event.failure)
+            case DevicesLearned():
+                pass  # the next action ends the span ``reserve``
+
+    def _carried(self, event: ActionCarried) -> None:
+        """Report a part of an attempt. ``reserve`` is from the first join until the devices are known."""
+        attempt, action = event.attempt, event.action
         known = self._attempts.get(attempt.id)
         if known is None or self._find(known, attempt.pod_uid) is None:
             return
         known.is_at_work = True
-        began_ns, ended_ns = map(self._tracer.at_ns, times_s)
+        began_ns, ended_ns = self._tracer.at_ns(event.began_s), self._tracer.at_ns(event.ended_s)
         if isinstance(action, Join):
             known.joins_ns = known.joins_ns or began_ns
             return
@@ -253,7 +186,7 @@ class Traced(Traces):
             is_over = isinstance(action, DropRequest | Fence | Leave)
             self._tell(known, attempt, "reserve", (known.joins_ns, began_ns), error="NotReserved" if is_over else "")
             known.joins_ns = 0
-        is_refused = isinstance(outcome, Failed | BindingNotAccepted)
+        is_refused = isinstance(event.outcome, Failed | BindingNotAccepted)
         error = "Refused" if is_refused else ""
         self._tell(known, attempt, stage_of(action).value, (began_ns, ended_ns), error=error)
 
@@ -261,9 +194,7 @@ class Traced(Traces):
         if (trace := known.trace) is not None:
             self._tracer.tell(trace, name, times, below=_span_id(trace, attempt), error=error)
 
-    @override
-    def ended(self, attempt: Attempt, failure: Failure | None) -> None:
-        """Tell the attempt."""
+    def _ended(self, attempt: Attempt, failure: Failure | None) -> None:
         known = self._attempts.pop(attempt.id, None)
         trace = self._find(known, attempt.pod_uid) if known is not None else None
         if known is None or trace is None:
@@ -278,7 +209,6 @@ class Traced(Traces):
             attributes={"node": attempt.node, "groups": groups, "gpus_nano": sum(d.nano for d in attempt.devices)},
         )
 
-    @override
     def of(self, attempt: Attempt) -> Mapping[str, str]:
         """Return its pod's trace's id, if that is traced."""
         known = self._attempts.get(attempt.id)

@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from binder.core.reservation_pod import ReservationTemplate
-from binder.telemetry.tracing import Traces, Untraced
+from binder.telemetry.tracing import AttemptTraces
 from binder.watch.view import View
 from gpu import limits
 from gpu import reservation as reservations
-from gpu.node_resources import cards_mib, is_device_resource
+from gpu.node_resources import cards_mib, is_device_resource, is_readable
 from gpu.reservation import Reservation
 from kube.watch.reflector import in_turns
-from sharing import machines
-from sharing.machines import Registration
+from sharing import node_liveness
+from sharing.node_liveness import Registration
 from sharing.pods import PodView
 from sharing.pods import view as read_pod
 from wire import names
@@ -26,10 +26,10 @@ from wire.crds.bindrequest import BindRequest
 class PodSink:
     """Feeds pods: reservation pods by namespace and label, and everybody who may be a tenant."""
 
-    def __init__(self, view: View, template: ReservationTemplate, *, traces: Traces | None = None) -> None:
+    def __init__(self, view: View, template: ReservationTemplate, *, traces: AttemptTraces | None = None) -> None:
         self._view = view
         self._template = template
-        self._traces = traces or Untraced()
+        self._traces = traces
         #: Whether a list has been taken: until then the binder does nothing, so nobody looks at the view.
         self._is_read = False
 
@@ -37,7 +37,8 @@ class PodSink:
         """What the view keeps of a pod; of one that is nobody's business its UID, for it is there."""
         if self._is_reservation(obj):
             return reservations.read(obj)
-        self._traces.seen(obj)
+        if self._traces is not None:
+            self._traces.seen(obj)
         return read_pod(obj) if _may_be_tenant(obj) else obj.metadata.uid
 
     async def replace(self, kept: Sequence[PodView | Reservation | str]) -> None:
@@ -45,7 +46,8 @@ class PodSink:
         present = {one if isinstance(one, str) else one.uid for one in kept}
         for pod in [pod for uid, pod in self._view.pods.items() if uid not in present]:
             self._view.forget_pod(pod, is_last=False)
-            self._traces.gone(pod.uid)
+            if self._traces is not None:
+                self._traces.gone(pod.uid)
         for held in [held for held in self._view.reservations.values() if held.uid not in present]:
             self._view.forget_reservation(held)
         if self._is_read:
@@ -66,7 +68,8 @@ class PodSink:
                 self._view.forget_reservation(held)
             case PodView() as pod:
                 self._view.forget_pod(pod, is_last=True)
-                self._traces.gone(pod.uid)
+                if self._traces is not None:
+                    self._traces.gone(pod.uid)
             case str():
                 pass  # it was nobody's business
 
@@ -95,9 +98,9 @@ def _may_be_tenant(pod: Pod) -> bool:
 class RequestSink:
     """Feeds BindRequests."""
 
-    def __init__(self, view: View, *, traces: Traces | None = None) -> None:
+    def __init__(self, view: View, *, traces: AttemptTraces | None = None) -> None:
         self._view = view
-        self._traces = traces or Untraced()
+        self._traces = traces
 
     def keep(self, obj: BindRequest) -> BindRequest:
         """All of it: there are few, and not for long."""
@@ -107,19 +110,22 @@ class RequestSink:
         """Take a list: what is not in it is gone."""
         present = {request.metadata.uid for request in kept}
         self._view.keep_requests(present)
-        self._traces.listed(present)
+        if self._traces is not None:
+            self._traces.listed(present)
         for request in kept:
             self.upsert(request)
 
     def upsert(self, obj: BindRequest) -> None:
         """Take a BindRequest."""
-        self._traces.requested(obj)
+        if self._traces is not None:
+            self._traces.requested(obj)
         self._view.note_request(obj)
 
     def delete(self, obj: BindRequest) -> None:
         """Take a BindRequest's last state."""
         self._view.forget_request(obj.metadata.uid)
-        self._traces.dropped(obj.metadata.uid)
+        if self._traces is not None:
+            self._traces.dropped(obj.metadata.uid)
 
 
 class NodeView(msgspec.Struct, frozen=True, gc=False):
@@ -127,7 +133,8 @@ class NodeView(msgspec.Struct, frozen=True, gc=False):
 
     ``devices``: GPUs and MIG slices by resource; None: it tells nothing of what it has. ``card_mib``: memory of its
     smallest card, 0 if unknown. ``registration``: None while its kubelet is silent. ``enforces``: what it can hold pods
-    to, in words. ``shows_tenants``: its agent shows tenants their own shares.
+    to, in words. ``shows_tenants``: its agent shows tenants their own shares. ``memory_reserve``: memory of each card
+    that nobody gets, as written.
     """
 
     name: str
@@ -138,6 +145,7 @@ class NodeView(msgspec.Struct, frozen=True, gc=False):
     registration: Registration | None = None
     enforces: tuple[str, ...] = ()
     shows_tenants: bool = False
+    memory_reserve: str = ""
 
 
 class NodeSink:
@@ -157,9 +165,10 @@ class NodeSink:
             is_uneven,
             _devices(obj),
             smallest_mib,
-            machines.registration(obj),
+            node_liveness.registration(obj),
             limits.listed(annotations.get(names.NODE_ENFORCES)).known,
             annotations.get(names.NODE_TENANT_VIEW) == "true",
+            reserve if is_readable(reserve := annotations.get(names.GPU_MEMORY_RESERVE, "")) else "",
         )
 
     async def replace(self, kept: Sequence[NodeView]) -> None:
@@ -191,6 +200,7 @@ class NodeSink:
             else:
                 nodes.discard(node.name)
         self._view.cards_mib[node.name] = node.card_mib
+        self._view.memory_reserves[node.name] = node.memory_reserve
         self._view.enforces[node.name] = node.enforces
         if self._view.note_machine(node.name, node.registration) or was is not node.is_cordoned:
             self._view.mark_node(node.name)
@@ -201,6 +211,7 @@ class NodeSink:
         self._view.uneven.discard(name)
         self._view.showing.discard(name)
         self._view.cards_mib.pop(name, None)
+        self._view.memory_reserves.pop(name, None)
         self._view.enforces.pop(name, None)
         self._view.note_machine(name, None)
         self._view.mark_node(name)

@@ -19,13 +19,12 @@ from gpu.bind_request import Foreign
 from gpu.reservation import Reservation
 from kube.watch.signal import Signal
 from sharing import attempt as attempts
-from sharing import machines
+from sharing import node_liveness
 from sharing.attempt import Attempt
-from sharing.machines import Heard, Registration
+from sharing.node_liveness import Heard, Registration
 from sharing.pods import PodView
 from wire.crds.bindrequest import BindRequest
-from wire.recent import Recent
-from wire.versions import is_older
+from wire.tombstones import Recent, is_older
 
 
 class Subscriptions:
@@ -90,6 +89,8 @@ class View:
         self.showing: set[str] = set()
         #: Nodes whose cards differ in memory.
         self.uneven: set[str] = set()
+        #: Node -> what its administrator reserves of each card (gpu/node_resources.py), where he says that.
+        self.memory_reserves: dict[str, str] = {}
         #: Node -> memory of its smallest card, where it says that.
         self.cards_mib: dict[str, int] = {}
         self.subscriptions = Subscriptions()
@@ -237,7 +238,7 @@ class View:
     def note_machine(self, node: str, registration: Registration | None) -> bool:
         """Take what is heard of a machine (None: nothing); return whether that is news."""
         before = self.machines.get(node)
-        heard = machines.heard(before, registration, anyio.current_time())
+        heard = node_liveness.heard(before, registration, anyio.current_time())
         if heard is None:
             self.machines.pop(node, None)
         else:
@@ -287,7 +288,7 @@ class View:
 
     # --- the gone ------------------------------------------------------------------------------------------------
     def forget_gone(self) -> None:
-        """A period is over (wire/recent.py). Waiting pods and tenants are judged by what is remembered here."""
+        """A period is over (wire/tombstones.py). Waiting pods and tenants are judged by what is remembered here."""
         awaited = self.subscriptions.is_awaited
         self.gone_pods.age(lambda uid, _: uid in self._tenancies or awaited(f"pod:{uid}"))
         self._lost.age(lambda _, group: awaited(f"group:{group}"))

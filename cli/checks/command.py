@@ -1,12 +1,18 @@
-"""The process of ``moorage admin check``."""
+"""``moorage admin check``: run all checks and print their findings.
+
+The checks of the API server are here: its version, the kinds, the runtime class of shares, and leaders that live.
+"""
 
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
-from cli.checks.foreign import check_node_resources
+import anyio
+
+from cli.checks.admission import check_budget, check_policies, webhooks_check
 from cli.checks.mig import mig_check
 from cli.checks.nodes import (
     check_agents,
@@ -14,23 +20,115 @@ from cli.checks.nodes import (
     check_device_plugins,
     check_enforcement,
     check_multiplied,
+    check_node_resources,
     check_vanished,
     reports_check,
 )
-from cli.checks.policies import check_budget, check_policies
-from cli.checks.reader import CantLook, Finding, Level, Reader
+from cli.checks.reader import CantLook, Finding, Level, Raw, Reader, finding_lines, some_of
 from cli.checks.rights import check_rights
-from cli.checks.server import check_kinds, check_leaders, check_version, runtime_class_check
 from cli.checks.trials import check_namespaces, check_trials
-from cli.checks.webhooks import webhooks_check
 from kube.client.clock import Clock, SystemClock
+from kube.client.resources import BIND_REQUESTS, LEASES, POD_GROUPS, QUEUES, TOPOLOGIES
 from runtime.client import reached
 from runtime.options import output
 from runtime.output import Progress, write
+from wire import names
+
+_KINDS: Final = (BIND_REQUESTS, POD_GROUPS, QUEUES, TOPOLOGIES)
+#: ValidatingAdmissionPolicy is served as v1 from here on.
+_LEAST_MINOR: Final = 30
+_LEADERS: Final = ("moorage-scheduler", "moorage-binder")
+_POLL_S: Final = 0.25
+
+
+async def check_version(reader: Reader) -> list[Finding]:
+    """ValidatingAdmissionPolicies hold what no webhook can."""
+    found = await reader.get("/version") or {}
+    version = str(found.get("gitVersion", "unknown"))
+    minor = int(re.match(r"\d*", str(found.get("minor", "")))[0] or 0)  # type: ignore[index]  # it matches ""
+    if (str(found.get("major")), minor) < ("1", _LEAST_MINOR):
+        said = f"API server {version} is too old; allowed: 1.{_LEAST_MINOR} and later"
+        return [Finding(Level.FAILED, "version", said, "update Kubernetes: admission policies are not served")]
+    return [Finding(Level.OK, "version", f"API server {version}")]
+
+
+async def check_kinds(reader: Reader) -> list[Finding]:
+    """KAI's kinds of objects are served."""
+    root = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    wanted = [f"{kind.plural}.{kind.group}" for kind in _KINDS]
+    missing = [name for name in wanted if not _is_established(await reader.get(f"{root}/{name}"))]
+    if missing:
+        said = f"not served: {some_of(missing)}"
+        return [Finding(Level.FAILED, "kinds", said, "apply wire/crds/yaml")]
+    return [Finding(Level.OK, "kinds", f"served: {', '.join(wanted)}")]
+
+
+def _is_established(crd: Raw | None) -> bool:
+    conditions = ((crd or {}).get("status") or {}).get("conditions") or ()
+    return any((one.get("type"), one.get("status")) == ("Established", "True") for one in conditions)
+
+
+def runtime_class_check(name: str) -> Callable[[Reader], Any]:
+    """Return the check that pods with shares find their runtime class."""
+
+    async def check(reader: Reader) -> list[Finding]:
+        if not name:
+            return [Finding(Level.OK, "runtime class", "pods with shares need none")]
+        if await reader.get(f"/apis/node.k8s.io/v1/runtimeclasses/{name}") is None:
+            said = f"RuntimeClass {name} is not there: every pod that asks for a share is refused"
+            return [Finding(Level.FAILED, "runtime class", said, "install NVIDIA's container toolkit or GPU operator")]
+        return [Finding(Level.OK, "runtime class", f"RuntimeClass {name} is there")]
+
+    return check
+
+
+async def check_leaders(reader: Reader) -> list[Finding]:
+    """Scheduler and binder work: their leases are renewed while we look. No clocks are compared."""
+    findings: list[Finding] = []
+    path = LEASES.path(names.SYSTEM_NAMESPACE)
+    for name in _LEADERS:
+        first = await reader.get(f"{path}/{name}")
+        holder, duration_s = _held(first)
+        if first is None or not first.get("spec"):
+            findings.append(_never_led(name))
+        elif not holder:
+            findings.append(_not_led(name, "nobody leads (or it runs without election)"))
+        elif await _is_renewed(reader, f"{path}/{name}", _version(first), within_s=duration_s):
+            findings.append(Finding(Level.OK, "leaders", f"{name}: {holder} leads"))
+        else:
+            findings.append(_not_led(name, f"{holder} has not renewed its lease for {duration_s} s"))
+    return findings
+
+
+async def _is_renewed(reader: Reader, path: str, version: str, *, within_s: int) -> bool:
+    """Whether a lease gets another version within its duration."""
+    for _ in range(max(1, round(within_s / _POLL_S))):
+        await anyio.sleep(_POLL_S)
+        if _version(await reader.get(path)) != version:
+            return True
+    return False
+
+
+def _not_led(name: str, why: str) -> Finding:
+    return Finding(Level.FAILED, "leaders", f"{name}: {why}", "look at its pods and logs: no pod is placed meanwhile")
+
+
+def _never_led(name: str) -> Finding:
+    """Nothing tells a process without election from none, so nothing can be said of it."""
+    said = f"{name}: nobody has ever held its lease: it runs without election, or not at all"
+    return Finding(Level.WARNING, "leaders", said, "if it is meant to be elected, look at its pods and logs")
+
+
+def _held(lease: Raw | None) -> tuple[str, int]:
+    spec = (lease or {}).get("spec") or {}
+    return str(spec.get("holderIdentity") or ""), int(spec.get("leaseDurationSeconds") or 0)
+
+
+def _version(obj: Raw | None) -> str:
+    return str(((obj or {}).get("metadata") or {}).get("resourceVersion", ""))
+
 
 Check = Callable[[Reader], Awaitable[list[Finding]]]
-
-_WIDTH: Final = max(len(level.value) for level in Level)
 
 
 def checks(*, runtime_class: str, clock: Clock) -> dict[str, Check]:
@@ -100,8 +198,6 @@ def lines(findings: Sequence[Finding]) -> list[str]:
     """Return a line for each finding, and a second one where something is to be done."""
     told: list[str] = []
     for finding in findings:
-        told.append(f"{finding.level.value:{_WIDTH}}  {finding.check}: {finding.said}")
-        if finding.do:
-            told.append(f"{'':{_WIDTH}}  -> {finding.do}")
+        told += finding_lines(finding.level, f"{finding.check}: {finding.said}", finding.do)
     counts = ", ".join(f"{sum(f.level is level for f in findings)} {level.value}" for level in Level)
     return [*told, counts]

@@ -124,9 +124,9 @@ def _open(one: _Offered, now_ns: int) -> Iterator[str]:
     reported_ns = parse_ns(report.status.reported_at or "")
     for asked in report.spec.mig or ():
         card = cards.get(asked.uuid)
-        carving = None if card is None else card.carving
-        is_taken_up = carving is not None and carving.attempt == asked.attempt
-        if is_taken_up and carving is not None and carving.state != _UNDER_WAY:
+        partitioning = None if card is None else card.partitioning
+        is_taken_up = partitioning is not None and partitioning.attempt == asked.attempt
+        if is_taken_up and partitioning is not None and partitioning.state != _UNDER_WAY:
             continue
         # A status under way is written when it begins, and then seldom: it is at least as old as its last write.
         since_ns = reported_ns if is_taken_up else one.asked_ns
@@ -146,7 +146,11 @@ def _failed(one: _Offered) -> str:
 
 
 def _why_failed(card: CardStatus) -> str:
-    return card.carving.why or "no reason" if card.carving is not None and card.carving.state == _FAILED else ""
+    return (
+        card.partitioning.why or "no reason"
+        if card.partitioning is not None and card.partitioning.state == _FAILED
+        else ""
+    )
 
 
 def _listed(why: Mapping[str, str], said: str, do: str) -> Iterator[Finding]:

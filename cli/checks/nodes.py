@@ -1,24 +1,16 @@
-"""Shares kept for pods that are gone: their node is gone or not ready, so they may run (docs/operate.md).
+"""Checks of nodes: their agents, device plug-ins, enforcement, CDI, shares kept for vanished pods, foreign resources.
 
-Node agents: whether there are any, and whether each is ready (docs/node-agent.md). Nothing depends on them.
-
-Device plug-ins of nodes with an agent: whose serves each node, and what ours can't serve (docs/device-plugin.md).
-
-What nodes say that they enforce: a word that nobody knows would be a limit that nobody counts on.
-
-Nodes whose device plugin offers each GPU several times: no shares of ours go there (gpu/node_resources.py).
-
-Whether containers are told their devices in the form that the nodes' runtime reads (docs/cdi.md).
-
-Components don't say how they were started, but bound pods do: what was written last is what is written now.
-
-What agents and wardens do, node by node: nodes without one, no or old reports, caps that nobody enforces.
+Kubelet keeps the resource of a device plug-in that has gone at 0, and refuses pods that request it
+(docs/design/real-node.md). Moorage's placement ignores such resources; people, other schedulers and autoscalers are
+misled. A node whose device plug-in offers each GPU several times gets no shares (gpu/node_resources.py). A word of
+enforcement that no version knows would be a limit that nobody counts on. How components were started is read from the
+pods that they bound last: they report it nowhere else.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
@@ -27,21 +19,96 @@ import msgspec
 from cli.checks.reader import Finding, Level, Raw, Reader, some_of
 from gpu import container_devices, reservation
 from gpu.book import Entry
+from gpu.dialects import aliyun, clearml, replicas
+from gpu.dialects.settings import MetagpuSettings
 from gpu.limits import AGENTS, WORDS, listed, named
-from gpu.node_resources import multiplied
+from gpu.node_resources import ALLOWED, is_readable, multiplied
 from gpu.node_use import Agent, State, agents, node_use, why_no_caps
 from gpu.reservation import Reservation
 from kube.client.api import field_is
 from kube.client.clock import Clock
 from kube.client.resources import CLUSTER_POLICIES, NODES, PODS
 from scheduler.core.convert.nodes import offered_gpus
-from sharing import machines
+from sharing import node_liveness
 from ui.inspect.use import age
 from wire import names
-from wire.clusterpolicy import ClusterPolicy
+from wire.api_groups import ClusterPolicy
 from wire.core import Node, Pod
 from wire.crds.gpunode import DEFINITION, PLUGIN_OFF, GpuNode
+from wire.quantity import MalformedQuantity, parse_nano
 from wire.rfc3339 import parse_ns
+
+_CHECK: Final = "node resources"
+_NAMES: Final = frozenset(
+    {
+        aliyun.MEMORY,
+        aliyun.COUNT,
+        MetagpuSettings().resource,
+        names.HAMI_MEMORY,
+        names.HAMI_MEMORY_PERCENTAGE,
+        names.HAMI_CORES,
+        replicas.SHARED,
+        "nvidia.com/sharedgpu",
+    }
+)
+#: All that begins so is of Volcano, Koordinator, or ClearML's cards by index.
+_PREFIXES: Final = ("volcano.sh/vgpu-", "volcano.sh/gpu-", names.KOORDINATOR_GPU, clearml.INDEXED_PREFIX)
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """One resource of a node as its status says it; None where it does not name it."""
+
+    resource: str
+    capacity: str | None
+    allocatable: str | None
+
+    @property
+    def is_left_over(self) -> bool:
+        """Whether nothing is offered, and there is nothing that could be."""
+        return _is_zero(self.capacity) and _is_zero(self.allocatable)
+
+
+def foreign_offers(node: Raw, *, also: Collection[str] = ()) -> list[Offer]:
+    """Return the resources of other systems that a node names; ``also``: further names, of renamed ones."""
+    status = node.get("status") or {}
+    capacity, allocatable = status.get("capacity") or {}, status.get("allocatable") or {}
+    found = sorted(name for name in {**capacity, **allocatable} if _is_foreign(name) or name in also)
+    return [Offer(name, capacity.get(name), allocatable.get(name)) for name in found]
+
+
+async def check_node_resources(reader: Reader) -> list[Finding]:
+    """No node names resources of other systems."""
+    left: dict[str, list[str]] = {}
+    offered: dict[str, list[str]] = {}
+    for node in await reader.items("/api/v1/nodes"):
+        for offer in foreign_offers(node):
+            kind = left if offer.is_left_over else offered
+            kind.setdefault(offer.resource, []).append(node["metadata"]["name"])
+    found = [_left(resource, nodes) for resource, nodes in sorted(left.items())]
+    found += [_offered(resource, nodes) for resource, nodes in sorted(offered.items())]
+    return found or [Finding(Level.OK, _CHECK, "no node names resources of other systems")]
+
+
+def _left(resource: str, nodes: list[str]) -> Finding:
+    said = f"{resource} is left at 0 on {some_of(nodes)} by a device plugin that has gone"
+    return Finding(Level.WARNING, _CHECK, said, "see what moorage admin clean-nodes would remove")
+
+
+def _offered(resource: str, nodes: list[str]) -> Finding:
+    said = f"{resource} is offered on {some_of(nodes)} by another system, which may give away GPUs that we give, too"
+    return Finding(Level.WARNING, _CHECK, said, "keep it and Moorage on nodes of their own")
+
+
+def _is_foreign(resource: str) -> bool:
+    return resource in _NAMES or resource.startswith(_PREFIXES)
+
+
+def _is_zero(amount: str | None) -> bool:
+    try:
+        return amount is None or parse_nano(amount) == 0
+    except MalformedQuantity:
+        return False
+
 
 _AGENTS_CHECK: Final = "node agents"
 _AGENTS_PATH: Final = f"/apis/apps/v1/namespaces/{names.NODE_NAMESPACE}/daemonsets/{names.NODE_AGENT_SERVICE_ACCOUNT}"
@@ -99,8 +166,20 @@ _BEHIND: Final = f"/hard, /after, /soft, {' or '.join(f'={one}' for one in AGENT
 
 
 async def check_enforcement(reader: Reader) -> list[Finding]:
-    """Annotations of nodes are understood (gpu/limits.py)."""
+    """Annotations of nodes are understood (gpu/limits.py, gpu/node_resources.py)."""
     nodes = await reader.items("/api/v1/nodes")
+    return [*_unread_reserves(nodes), *_enforced(nodes)]
+
+
+def _unread_reserves(nodes: Iterable[Raw]) -> list[Finding]:
+    said = ((node["metadata"]["name"], node["metadata"].get("annotations") or {}) for node in nodes)
+    reserves = {str(name): str(its.get(names.GPU_MEMORY_RESERVE, "")) for name, its in said}
+    unread = [f"{name} ({text})" for name, text in sorted(reserves.items()) if text and not is_readable(text)]
+    told = f"{names.GPU_MEMORY_RESERVE} can't be read on {some_of(unread)}: nothing is reserved there"
+    return [Finding(Level.WARNING, _NAME, told, f"write {ALLOWED}")] if unread else []
+
+
+def _enforced(nodes: Collection[Raw]) -> list[Finding]:
     said = {
         str(node["metadata"]["name"]): listed(text)
         for node in nodes
@@ -224,19 +303,19 @@ _REPORTS: Final = f"/apis/{names.MOORAGE_GROUP}/{DEFINITION.version}/{DEFINITION
 _HAS_GPUS: Final = "nvidia.com/gpu.present"
 _COMPONENT: Final = "app.kubernetes.io/component"
 _VERSION: Final = "app.kubernetes.io/version"
-_WARDEN: Final = "warden"
+_ENFORCER: Final = "memory-enforcer"
 
 
 def reports_check(clock: Clock) -> Callable[[Reader], Awaitable[list[Finding]]]:
     """Return the check. ``clock`` gives the time from which ages of reports are counted."""
 
     async def check_reports(reader: Reader) -> list[Finding]:
-        """Agents and wardens do on each node what is expected of them."""
+        """Agents and memory enforcers do on each node what is expected of them."""
         reports = _read(await reader.items(_REPORTS, if_served=True), GpuNode)
         pods = _read(await reader.items(f"/api/v1/namespaces/{names.NODE_NAMESPACE}/pods", if_served=True), Pod)
         held = _read(await reader.items(f"/api/v1/namespaces/{names.RESERVATION_NAMESPACE}/pods"), Pod)
         by_node = {report.metadata.name: report for report in reports}
-        known, wardens = agents(pods), _wardens(pods)
+        known, enforcers = agents(pods), _enforcers(pods)
         uncapped = _uncapped(held, by_node, known)
         nodes = _read(await reader.items("/api/v1/nodes"), Node)
         unserved = _unserved(nodes, by_node, known)
@@ -248,9 +327,9 @@ def reports_check(clock: Clock) -> Callable[[Reader], Awaitable[list[Finding]]]:
             *_old(reports, known, clock.now_ns()),
             *uncapped,
         ]
-        found += [*_versions(wardens, by_node), *unserved]
+        found += [*_versions(enforcers, by_node), *unserved]
         if not found:
-            said = f"agents: {len(known)}, wardens: {len(wardens)}; every report is current"
+            said = f"agents: {len(known)}, memory enforcers: {len(enforcers)}; every report is current"
             found.append(Finding(Level.OK, _REPORTS_CHECK, said))
         return found
 
@@ -302,7 +381,7 @@ def _uncapped(held: Iterable[Pod], reports: Mapping[str, GpuNode], known: Mappin
             why[name] = why_no_caps(report)
     if not why:
         return []
-    do = "enable nodeAgent.warden, or set --memory-caps=none at scheduler and binder"
+    do = "enable nodeAgent.memoryEnforcer, or set --memory-caps=none at scheduler and binder"
     said = some_of([f"{name} ({text})" for name, text in why.items()])
     return [Finding(Level.WARNING, _REPORTS_CHECK, f"memory caps in books are enforced by nobody on {said}", do)]
 
@@ -328,27 +407,32 @@ def _has_caps(pod: Pod) -> bool:
     return book is not None and any(entry.cap_mib or entry.cap_nano for entry in book.entries.values())
 
 
-def _wardens(pods: Iterable[Pod]) -> dict[str, str]:
-    """The version of the warden of each node that has one."""
+def _enforcers(pods: Iterable[Pod]) -> dict[str, str]:
+    """The version of the memory enforcer of each node that has one."""
     return {
         pod.spec.node_name: labels.get(_VERSION, "")
         for pod in pods
-        if (labels := pod.metadata.labels or {}).get(_COMPONENT) == _WARDEN and pod.spec.node_name
+        if (labels := pod.metadata.labels or {}).get(_COMPONENT) == _ENFORCER and pod.spec.node_name
     }
 
 
-def _versions(wardens: Mapping[str, str], reports: Mapping[str, GpuNode]) -> list[Finding]:
-    """Wardens of another version than the agent beside them: what one sends the other may not read."""
+def _versions(enforcers: Mapping[str, str], reports: Mapping[str, GpuNode]) -> list[Finding]:
+    """Memory enforcers of another version than the agent beside them: what one sends the other may not read."""
     other = sorted(
         f"{name} ({version}, its agent {agent})"
-        for name, version in wardens.items()
+        for name, version in enforcers.items()
         if (agent := reports[name].status.agent.version if name in reports else "") and version and version != agent
     )
     if not other:
         return []
-    do = f"wait for the roll-out of DaemonSet moorage-warden in {names.NODE_NAMESPACE}, or look why it does not end"
+    do = f"wait for the roll-out of DaemonSet moorage-memory-enforcer in {names.NODE_NAMESPACE}"
     return [
-        Finding(Level.WARNING, _REPORTS_CHECK, f"wardens of another version than their agents on {some_of(other)}", do)
+        Finding(
+            Level.WARNING,
+            _REPORTS_CHECK,
+            f"memory enforcers of another version than their agents on {some_of(other)}",
+            do,
+        )
     ]
 
 
@@ -399,7 +483,7 @@ async def check_vanished(reader: Reader) -> list[Finding]:
 async def _silent_nodes(reader: Reader) -> dict[str, list[Reservation]]:
     """Reservations by node, of the nodes that are gone or not ready."""
     nodes = [msgspec.convert(raw, Node) for raw in await reader.items("/api/v1/nodes")]
-    heard = {node.metadata.name for node in nodes if machines.registration(node) is not None}
+    heard = {node.metadata.name for node in nodes if node_liveness.registration(node) is not None}
     found: dict[str, list[Reservation]] = {}
     for raw in await reader.items(f"/api/v1/namespaces/{names.RESERVATION_NAMESPACE}/pods"):
         pod = msgspec.convert(raw, Pod)

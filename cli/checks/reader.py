@@ -35,6 +35,12 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     do: str = ""
 
 
+def finding_lines(level: enum.Enum, said: str, do: str = "") -> list[str]:
+    """Return the line of a finding, and a second one where something is to be done. Levels are in one column."""
+    width = max(len(each.value) for each in type(level))
+    return [f"{level.value:{width}}  {said}", *([f"{'':{width}}  -> {do}"] if do else [])]
+
+
 def some_of(names: list[str]) -> str:
     """Return names for a line: the first few of them, and how many more there are."""
     more = len(names) - _MOST_NAMED

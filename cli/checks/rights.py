@@ -129,7 +129,7 @@ _CHANGE: Final = ("create", "update", "patch", "delete", "deletecollection")
 _Accounts = frozenset[tuple[str, str]]
 #: Who runs `helm test`, as long as that lasts: it tries what must be refused.
 _TESTER: Final = (names.SYSTEM_NAMESPACE, "moorage-check")
-#: KAI's (kai-contract 6.1), which its release leaves behind while it is kept for the way back. A user who can take one
+#: KAI's, which its release leaves behind while it is kept for the way back. A user who can take one
 #: of these identities can take ours, in the same namespace: so all of their rights are one finding.
 _OF_KAI: Final[_Accounts] = frozenset(
     (names.SYSTEM_NAMESPACE, name)

@@ -187,7 +187,7 @@ class Site:
         self._folder = folder
         self._processes = processes
 
-    def standing(self) -> list[Gpu]:
+    def gpus(self) -> list[Gpu]:
         """Read all books, without commands that have ended. It needs no lock: a book is replaced whole."""
         return [gpu if gpu.why_closed else self._read(gpu) for gpu in self._gpus]
 
@@ -201,11 +201,11 @@ class Site:
         """
         key, until = self._processes.own_key(), now() + wait_s
         entry = Entry(nano=0, attempt=self._processes.boot, rv="", since=since_s, pod=who)
-        found, told = place(ask, self.standing(), key, entry), None
+        found, told = place(ask, self.gpus(), key, entry), None
         if isinstance(found, Shortfall) and found.is_for_ever:
             return found
         with self._folder.queue(max(wait_s, _TURN_S)):
-            while isinstance(found := place(ask, self.standing(), key, entry), Shortfall):
+            while isinstance(found := place(ask, self.gpus(), key, entry), Shortfall):
                 if found.is_for_ever or (left := until - now()) <= 0:
                     return found
                 if found != told:

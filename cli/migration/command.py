@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from cli.checks.reader import CantLook, Raw, Reader, some_of
+from cli.checks.reader import CantLook, Raw, Reader, finding_lines, some_of
 from cli.migration.findings import is_kais_webhook, is_lenient, judge
 from cli.migration.rows import Found, Level, Row
 from gpu.grant import has_ended, labelled_groups
@@ -130,9 +130,6 @@ def _of_node(node: Node) -> Node:
     return Node(metadata=node.metadata)
 
 
-_WIDTH: Final = max(len(level.value) for level in Level)
-
-
 def counts(rows: Sequence[Row]) -> dict[str, int]:
     """How many rows there are of each level."""
     return {level.value: sum(row.level is level for row in rows) for level in Level}
@@ -151,7 +148,7 @@ def tell(rows: Sequence[Row], *, output: str, details: bool = False) -> None:
         print("\n".join(_lines(those)))
     if hidden := len(rows) - len(shown):
         options = "an option" if hidden == 1 else f"{hidden} options"
-        print(f"{Level.KEPT.value:{_WIDTH}}  {options} of KAI's changing nothing here (--details)")
+        print(*finding_lines(Level.KEPT, f"{options} of KAI's changing nothing here (--details)"))
     print(", ".join(f"{count} {level}" for level, count in counts(rows).items()))
 
 
@@ -170,8 +167,8 @@ def _lines(those: Sequence[Row]) -> list[str]:
     kind, _, name = first.about.partition(" ")
     others = [row.about.removeprefix(f"{kind} ") for row in those[1:]]
     about = f"{kind} {some_of([name, *others])}" if name else first.about
-    told = [f"{first.level.value:{_WIDTH}}  {line(about)}: {line(first.said)} [{first.code.value}]"]
-    return [*told, f"{'':{_WIDTH}}  -> {line(first.do)}"] if first.do else told
+    said = f"{line(about)}: {line(first.said)} [{first.code.value}]"
+    return finding_lines(first.level, said, line(first.do))
 
 
 async def run(arguments: argparse.Namespace) -> int:

@@ -22,8 +22,7 @@ from typing import Final
 import msgspec
 import yaml
 
-from admission.objects.findings import Refused
-from admission.objects.messages import told
+from admission.objects.findings import Refused, told
 from admission.objects.queue import Others, judge_written
 from cli.checks.reader import Raw
 from cli.migration.config import config_rows, shard_rows
@@ -36,7 +35,7 @@ from gpu.reservation import Reservation
 from gpu.share import NANO_PER_DEVICE
 from scheduler.conditions import messages
 from scheduler.core.convert import constraints
-from scheduler.core.convert.gang_kinds import is_gang_kind
+from scheduler.core.convert.owners import is_gang_kind
 from scheduler.core.convert.pod_groups import pod_group_record
 from scheduler.core.convert.pods import pod_record
 from scheduler.core.model.settings import Settings
@@ -244,7 +243,7 @@ def _pod(namespace: str, name: str) -> str:
     return f"Pod {namespace}/{name}"
 
 
-#: KAI's Deployments (kai-contract 6.1); a shard's scheduler has the shard's name behind it.
+#: KAI's Deployments; a shard's scheduler has the shard's name behind it.
 _DEPLOYMENTS: Final = frozenset(
     {
         "kai-operator",

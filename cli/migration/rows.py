@@ -162,10 +162,10 @@ TEXTS: Final[dict[Code, Text]] = {
     Code.GROUP_FIELD: Text(_D, "has {value}, which is not read"),
     Code.GROUPS_OF_GANGS: Text(
         _D,
-        "was made by the pod-grouper for a {kind}; pods that are made from now on are grouped by moorage-workloads",
-        "leave workloads.enabled=true, or make PodGroups and name them in the templates",
+        "was made by the pod-grouper for kind {kind}; pods that are made from now on are grouped by moorage-podgrouper",
+        "leave podgrouper.enabled=true, or make PodGroups and name them in the templates",
     ),
-    Code.GROUPS_ALONE: Text(_K, "was made by the pod-grouper for a {kind}: new pods of it need none"),
+    Code.GROUPS_ALONE: Text(_K, "was made by the pod-grouper for kind {kind}: new pods of it need none"),
     Code.SHARE_ADOPTED: Text(_K, "runs on, on the GPU that it has, and others join it"),
     Code.SHARE_WHOLE: Text(
         _D, "runs on, and counts as a whole GPU, as {why}: a GPU with two such is joined by nobody until one has ended"

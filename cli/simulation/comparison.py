@@ -31,6 +31,7 @@ from scheduler.core.what_if.edits import Edit, NotPossible, Subject
 from scheduler.core.what_if.node_changes import Ended
 from simulator.offline.shell import Rest, Shell, settle
 from ui.explain.views import EditView
+from wire.units import SECOND_NS
 
 #: No group asks: the cluster is changed.
 _NOBODY: Final = Subject(namespace="", name="", waiting=())
@@ -82,7 +83,6 @@ def _carry_out(shell: Shell, change: Change) -> None:
             raise TypeError(f"{change!r} is of no edit that {__name__}.read takes")
 
 
-_S: Final = 1_000_000_000
 _RULES_UNKNOWN: Final = (
     "whether the scheduler follows DeviceTaintRules: the snapshot does not have it, and they do not count here; "
     "--scheduler-config may say it (device-taint-rules)"
@@ -93,7 +93,7 @@ class PodEnd(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a pod. ``was_at``: its node in the snapshot, "" if it waited; ``node``: that in the end, likewise.
 
     ``is_gone``: nothing has its place. ``starts_again``: another pod has its place. ``verdict``: why it waits, as far
-    as it was said.
+    as it was said. ``after_s``: when it was placed, from the time of the snapshot.
     """
 
     namespace: str
@@ -104,11 +104,13 @@ class PodEnd(msgspec.Struct, frozen=True, kw_only=True):
     is_gone: bool = False
     starts_again: bool = False
     verdict: Verdict | None = None
+    after_s: int = 0
 
 
 class Settled(msgspec.Struct, frozen=True, kw_only=True):
     """``pods``: those of this scheduler that had not ended in the snapshot, by UID. ``evicted``: for others.
 
+    ``room``: by the UID of a pod that was evicted for others, theirs.
     ``differences``: where the ledger differs from a recount. ``problems``: what the file contradicts itself in.
     """
 
@@ -117,18 +119,19 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True):
     rest: Rest
     evicted: int
     others_gone: int
+    room: Mapping[str, tuple[str, ...]]
     differences: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
 
 
 class Scheduling(msgspec.Struct, frozen=True):
-    """How the scheduler is set. ``grace_s``: of gangs below their minimum.
+    """How the scheduler is set. ``staleness_grace_s``: of gangs below their minimum.
 
     ``follows_taint_rules``: DeviceTaintRules count; None: as the snapshot says, and not where it does not say it.
     """
 
     decisions: Settings
-    grace_s: float
+    staleness_grace_s: float
     follows_taint_rules: bool | None = None
 
     def on(self, saved: Saved) -> bool:
@@ -146,7 +149,7 @@ def ended(
 ) -> Settled:
     """Decide on a snapshot with these changes, until nothing more happens. Raises BadInput for one that can't be."""
     cluster, problems = cluster_of(saved, scheduling.decisions, follows_taint_rules=scheduling.on(saved))
-    cluster.stale.grace_ns = round(scheduling.grace_s * _S)
+    cluster.stale.staleness_grace_ns = round(scheduling.staleness_grace_s * SECOND_NS)
     shell = Shell(cluster, saved.pods, wall_s=saved.wall_s)
     ours = list(_ours(cluster))
     shell.finish_what_is_under_way()
@@ -154,11 +157,12 @@ def ended(
     rest = settle(shell, told=told)
     queues = cluster.queues
     return Settled(
-        pods={pod.uid: _end(pod, queue, shell) for pod, queue in ours},
+        pods={pod.uid: _end(pod, queue, shell, saved.wall_s) for pod, queue in ours},
         queues=tuple(queue_states(queues.records.all(), queues.accounts(), queues.sums.sums)),
         rest=rest,
         evicted=shell.evictions,
         others_gone=shell.others_gone,
+        room=shell.room,
         differences=tuple(cluster.validate()),
         problems=problems,
     )
@@ -173,14 +177,17 @@ def _ours(cluster: Cluster) -> Iterator[tuple[PodRecord, str]]:
             yield pod, queue_of(pod, group)
 
 
-def _end(pod: PodRecord, queue: str, shell: Shell) -> PodEnd:
+def _end(pod: PodRecord, queue: str, shell: Shell, begin_s: int) -> PodEnd:
     uid = shell.current[pod.uid]
     found = PodEnd(namespace=pod.namespace, name=pod.name, queue=queue, was_at=pod.node)
     record = None if uid is None else shell.cluster.pod(uid)
     if uid is None or record is None:
         return msgspec.structs.replace(found, is_gone=True)
-    verdict = None if record.node else shell.cluster.backlog.said.verdict(uid)
-    return msgspec.structs.replace(found, node=record.node, starts_again=uid != pod.uid, verdict=verdict)
+    verdict = None if record.node else shell.cluster.scheduling_queue.said.verdict(uid)
+    after_s = shell.placed_s.get(pod.uid, begin_s) - begin_s
+    return msgspec.structs.replace(
+        found, node=record.node, starts_again=uid != pod.uid, verdict=verdict, after_s=after_s
+    )
 
 
 #: Of a pod that waits and was told nothing yet: it is on its way, or an eviction for it is.

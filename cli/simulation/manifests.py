@@ -22,7 +22,7 @@ from runtime.options.output import FOR_PROGRAMS, WIDE
 from runtime.output import Progress, write
 from runtime.process import HARDLY_EVER, rare_collections
 from runtime.text import BadInput, line
-from simulator import manifests, outcome
+from simulator import installation, manifests, outcome
 from simulator.clock import VirtualClock, VirtualTimeLoop
 from simulator.manifests import Manifest
 from simulator.nodes import shape
@@ -32,6 +32,7 @@ from simulator.world import World, WorldSettings
 from ui import outcomes
 from ui.page.recording import Recorder, recorded
 from wire import names
+from wire.core import Node
 from wire.yaml_text import why_not_yaml
 
 
@@ -59,7 +60,7 @@ def run(request: Request, progress: Progress | None = None) -> int:
     try:
         shapes = shape.added(shape.parse(request.nodes), labels=request.node_labels, resources=request.node_resources)
         objects = read(request.files, progress, nodes=shapes)
-        objects = manifests.adopted(objects) if request.adopt_all else objects
+        objects = manifests.installed(manifests.adopted(objects) if request.adopt_all else objects)
     except (shape.MalformedShape, shape.MalformedAddition, manifests.MalformedManifest) as error:
         raise BadInput(str(error)) from error
     loop = {} if request.real_time else {"loop_factory": VirtualTimeLoop}
@@ -76,10 +77,17 @@ def run(request: Request, progress: Progress | None = None) -> int:
     return 0 if result.all_held else 1
 
 
-def read(files: Sequence[str], progress: Progress, *, nodes: Sequence[NodeShape] = ()) -> list[Manifest]:
+def read(
+    files: Sequence[str],
+    progress: Progress,
+    *,
+    nodes: Sequence[NodeShape | Node] = (),
+    beside: Sequence[Manifest] = (),
+) -> list[Manifest]:
     """Read files, the manifests in folders, and "-" for standard input; say on stderr what is passed over.
 
-    Raises BadInput, MalformedManifest.
+    ``beside``: classes of volumes that are there, which decide when claims of the manifests are bound. Raises BadInput,
+    MalformedManifest.
     """
     found: list[Manifest] = []
     reader = manifests.Reader(nodes)
@@ -91,7 +99,7 @@ def read(files: Sequence[str], progress: Progress, *, nodes: Sequence[NodeShape]
 
             tick()
             found.extend(reader.read(_documents(text_of(path), path, tick), origin=str(path)))
-    grouped = reader.grouped(found)
+    grouped = [each for each in reader.grouped([*beside, *found]) if each not in beside]
     sys.stderr.writelines(f"moorage: {line(text)}\n" for text in reader.passed.lines())
     return grouped
 
@@ -135,7 +143,7 @@ def _doing(world: World) -> str:
 async def _live(world: World, objects: Sequence[Manifest], request: Request, recorder: Recorder) -> Outcome | BadInput:
     try:
         await world.apply(objects)
-    except errors.Refused as error:
+    except errors.ApiError as error:
         # A value, because what is raised in here comes out wrapped by the world's task group.
         return BadInput(f"{'; '.join(error.__notes__)}: {error}")
     if request.until_s is None:
@@ -143,7 +151,9 @@ async def _live(world: World, objects: Sequence[Manifest], request: Request, rec
     else:
         await anyio.sleep(request.until_s)
         idle = world.is_settled
-    pods, nodes, queues = outcome.pods(world), outcome.nodes(world), outcome.queues(world)
+    pods, nodes = outcome.pods(world), outcome.nodes(world)
+    ours = {each.body["metadata"]["name"] for each in objects if each.origin == installation.ORIGIN}
+    queues = outcome.queues(world, unless_used=ours)
     ended_at_s = world.elapsed_s
     recorder.end()  # what is deleted from here on is deleted by who judges
     if idle and request.until_s is None and not request.real_time:

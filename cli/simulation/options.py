@@ -135,15 +135,22 @@ def days(number: int) -> int:
 
 #: A comparison has no more changes.
 MOST_CHANGES: Final = 64
-#: Options of simulations that have a value in any case.
+_STDIN: Final = "-"
+_ONLY_MANIFESTS: Final = "only with manifests; name them, or leave it out"
+#: Options of simulations, and those that have a value in any case.
+_OF_SIMULATIONS: Final = (
+    *("nodes", "trace", "workload", "record", "real_time", "details", "full", "plot"),
+    *("node_label", "node_resource"),
+)
 _DEFAULTS: Final = (("until", "idle"), ("delay", "0s"), ("seed", 0))
 _ONLY_CHANGE: Final = "only with --from-snapshot or --from-cluster; name one, or leave it out"
 _NOT: Final = "not with --from-snapshot or --from-cluster; leave it out"
+_ONLY_NODES: Final = "only with --nodes; give the nodes to simulate, as in --nodes 4x8x80GiB, or leave it out"
 
 
 def add_change_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the groups; ``--strategy`` is there already."""
-    group = parser.add_argument_group("changes of a cluster", "compare placements with and without them")
+    group = parser.add_argument_group("changes of a cluster", "compare placements with and without them, and manifests")
     group.add_argument("--from-snapshot", metavar="FILE", help="file of moorage snapshot, or - for stdin")
     group.add_argument("--from-cluster", action="store_true", help="read the cluster of the connection")
     group.add_argument("--drain", action="append", default=[], metavar="NODE", help="drain a node; repeatable")
@@ -155,34 +162,47 @@ def add_change_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def is_asked(arguments: argparse.Namespace) -> bool:
-    """Whether a cluster's changes are compared. Raises BadInput for options that don't belong together."""
-    is_asked = arguments.from_snapshot is not None or arguments.from_cluster
-    if not is_asked:
+    """Whether a cluster is read: it is named, or there are manifests without anything to run them on.
+
+    Raises BadInput for options that don't belong together.
+    """
+    is_named = arguments.from_snapshot is not None or arguments.from_cluster
+    has_files = bool(arguments.files or arguments.filename)
+    is_meant = has_files and not (arguments.nodes or arguments.trace is not None or arguments.workload is not None)
+    if not (is_named or is_meant):
         for name in ("drain", "what_if", "scheduler_config"):
             _refuse_change(name, getattr(arguments, name), _ONLY_CHANGE)
         if connection.chosen(arguments) != Where():
             raise BadInput(f"options of a connection such as --context: {_ONLY_CHANGE}")
         return False
-    if arguments.from_snapshot is not None and arguments.from_cluster:
-        raise BadInput("--from-snapshot, --from-cluster: allowed is one of the two")
-    if arguments.from_snapshot is not None and connection.chosen(arguments) != Where():
-        raise BadInput("options of a connection such as --context: not with --from-snapshot; a file is read")
-    if arguments.files or arguments.filename:
-        raise BadInput(f"manifests: {_NOT}")
-    for name in ("nodes", "trace", "workload", "record", "adopt_all", "real_time", "details", "full", "plot"):
-        _refuse_change(name, getattr(arguments, name), _NOT)
-    for name in ("node_label", "node_resource", "dialects"):
-        _refuse_change(name, getattr(arguments, name), _NOT)
+    _check_source(arguments)
+    says = _NOT if is_named else _ONLY_NODES
+    for name in _OF_SIMULATIONS:
+        _refuse_change(name, getattr(arguments, name), says)
+    for name in ("adopt_all", "dialects"):
+        _refuse_change(name, getattr(arguments, name) and not has_files, _ONLY_MANIFESTS)
     for name, default in _DEFAULTS:
-        _refuse_change(name, getattr(arguments, name) != default, _NOT)
+        _refuse_change(name, getattr(arguments, name) != default, says)
     return True
+
+
+def _check_source(arguments: argparse.Namespace) -> None:
+    """Raise BadInput for two clusters, or two readers of stdin."""
+    if arguments.from_snapshot is None:
+        return
+    if arguments.from_cluster:
+        raise BadInput("--from-snapshot, --from-cluster: allowed is one of the two")
+    if connection.chosen(arguments) != Where():
+        raise BadInput("options of a connection such as --context: not with --from-snapshot; a file is read")
+    if arguments.from_snapshot == _STDIN and _STDIN in (*arguments.files, *arguments.filename):
+        raise BadInput("--from-snapshot -, and - as a manifest: allowed is one of the two; stdin is read once")
 
 
 def changes(arguments: argparse.Namespace) -> tuple[str, ...]:
     """Return all changes as ``--what-if`` takes them: drains first. Raises BadInput."""
     found = (*(f"drain {node}" for node in arguments.drain), *arguments.what_if)
-    if not found and not arguments.strategy:
-        raise BadInput("--drain, --what-if, --strategy: missing; name a change, as in --drain n4")
+    if not (found or arguments.strategy or arguments.files or arguments.filename):
+        raise BadInput("--drain, --what-if, --strategy: missing; name a change, as in --drain n4, or manifests")
     if len(found) > MOST_CHANGES:
         raise BadInput(f"--drain, --what-if: {len(found)} changes; allowed are {MOST_CHANGES} together")
     return found

@@ -1,4 +1,4 @@
-"""What ``moorage simulate --from-snapshot`` and ``--from-cluster`` do: read, decide twice, compare, print.
+"""What ``moorage simulate`` does with a cluster or a snapshot of one: read, decide twice, compare, print.
 
 What changes of a cluster change, as tables for people.
 """
@@ -15,8 +15,10 @@ from typing import Final
 import anyio
 import msgspec
 
+from cli.simulation import added as manifests_of
 from cli.simulation import comparison as changes
 from cli.simulation import options
+from cli.simulation.added import NOTHING, Added, Addition
 from cli.simulation.comparison import Comparison, Counts, Kind, PodChange, QueueChange, Scheduling, compared, ended
 from cli.snapshots import command
 from cli.snapshots import file as saved
@@ -36,10 +38,8 @@ from scheduler.core.report.queue_view import Amounts
 from scheduler.core.what_if.edits import Edit
 from ui.explain.views import EditView
 from ui.queues.tables import GPU, amount
-from ui.tables import Cell, Look, Sheet, show
+from ui.tables import Cell, Look, Sheet, first_rows, show
 
-#: Pods that the table has; -o json has all.
-_MOST_PODS: Final = 50
 #: What a kind means, after a number of pods.
 _WORDS: Final = {
     Kind.WAITS: ("waits", "wait"),
@@ -61,8 +61,12 @@ def sheets(found: Comparison) -> Iterator[Sheet]:
     for name, side in (("Without", found.without), ("With", found.with_)):
         if not side.is_at_rest:
             yield _said(f"{name} the changes more was to be done when the number of decisions was up.")
+    if isinstance(found, Addition):
+        yield from manifests_of.sheets(found.new)
     if shown := [pod for pod in found.pods if pod.change is not Kind.ELSEWHERE]:
         yield _pods(shown)
+    if isinstance(found, Addition) and len(found.changes) == 1:
+        return
     if found.reasons:
         yield _reasons(found)
     if found.queues:
@@ -101,12 +105,12 @@ def _pods(pods: list[PodChange]) -> Sheet:
             Cell(pod.node_with),
             Cell(pod.reason),
         ]
-        for pod in pods[:_MOST_PODS]
+        for pod in pods
     ]
-    if len(pods) > _MOST_PODS:
-        rows.append([Cell(f"and {len(pods) - _MOST_PODS} more (-o json)"), *[Cell("")] * 6])
     columns = ("POD", "QUEUE", "WITH THE CHANGES", "NODE NOW", "WITHOUT", "WITH", "WAITS FOR")
-    return Sheet(title="Pods:", columns=columns, rows=rows, spare=("NODE NOW", "QUEUE", "WITHOUT"), folds=("POD",))
+    return Sheet(
+        title="Pods:", columns=columns, rows=first_rows(rows), spare=("NODE NOW", "QUEUE", "WITHOUT"), folds=("POD",)
+    )
 
 
 def _reasons(found: Comparison) -> Sheet:
@@ -157,13 +161,14 @@ def run(arguments: argparse.Namespace) -> int:
     strategy = options.strategy_given(arguments)
     scheduling = _scheduling(arguments.scheduler_config)
     try:
-        source = arguments.from_snapshot
-        found = anyio.run(command.read, arguments) if source is None else read(source)
+        found = _source(arguments)
     except ApiError as error:
         sys.stderr.write(f"moorage: {line(str(error))}\n")
         return 1
     with rare_collections(HARDLY_EVER):
-        result, problems = comparison(found, scheduling, edits, strategy)
+        has_files = bool(arguments.files or arguments.filename)
+        added = manifests_of.read(found, arguments, Progress()) if has_files else NOTHING
+        result, problems = comparison(found, scheduling, edits, strategy, added=added)
     if arguments.output in FOR_PROGRAMS:
         write(result, arguments.output)
     else:
@@ -177,17 +182,36 @@ def comparison(
     scheduling: Scheduling,
     edits: Sequence[Edit],
     strategy: tuple[str, str] | None = None,
+    *,
+    added: Added = NOTHING,
 ) -> tuple[Comparison, tuple[str, ...]]:
     """Decide without the changes and with them; return what differs, and where a ledger differs from a recount.
 
-    Raises BadInput for a change that is not possible in this cluster.
+    ``added``: objects that the changed side has as well. Raises BadInput for a change that is not possible in this
+    cluster.
     """
-    progress, views = Progress(), _views(edits, strategy)
+    progress, views = Progress(), [*filter(None, [added.view()]), *_views(edits, strategy)]
     without = ended(found, scheduling, told=_told(progress, "without"))
-    with_ = ended(found, _changed(scheduling, strategy), edits, told=_told(progress, "with"))
-    unread = (*found.unread, *scheduling.unread(found), *with_.problems)
+    with_ = ended(added.to(found), _changed(scheduling, strategy), edits, told=_told(progress, "with"))
+    unread = (*found.unread, *added.notes, *scheduling.unread(found), *with_.problems)
     result = compared(without, with_, taken_at=found.taken_at, changes=views, unread=unread)
+    if added.objects:
+        new = manifests_of.outcome(added, without, with_)
+        result = Addition(**{field: getattr(result, field) for field in result.__struct_fields__}, new=new)
     return result, (*without.differences, *with_.differences)
+
+
+def _source(arguments: argparse.Namespace) -> Saved:
+    """The cluster or the file that is named; without either the cluster, if there is one. Raises ApiError, BadInput."""
+    if arguments.from_snapshot is not None:
+        return read(arguments.from_snapshot)
+    if arguments.from_cluster:
+        return anyio.run(command.read, arguments)
+    try:
+        return anyio.run(command.read, arguments)
+    except (ApiError, BadInput) as error:
+        nodes = "--nodes: missing; give the nodes to simulate, as in --nodes 4x8x80GiB"
+        raise BadInput(f"{nodes}, or a cluster that can be read: {error}") from error
 
 
 def read(name: str) -> Saved:
@@ -212,7 +236,7 @@ def _scheduling(config: str) -> Scheduling:
         raise BadInput(f"--scheduler-config: {'; '.join(wrong)}")
     made = settings(SchedulerOptions(**values))
     follows = made.device_taint_rules if _TAINT_RULES in values else None
-    return Scheduling(made.decisions, made.broken_gang_s, follows)
+    return Scheduling(made.decisions, made.staleness_grace_s, follows)
 
 
 def _changed(scheduling: Scheduling, strategy: tuple[str, str] | None) -> Scheduling:

@@ -225,7 +225,7 @@ def replayed(request: Request, trace: Trace, progress: Progress) -> Replayed:
     for strategies in (Strategies(*each) for each in request.strategies):
         for seed in request.seeds:
             order = arrivals(trace, seed, load_percent=request.load_percent)
-            told = _telling(progress, f"{strategies}, seed {seed}", len(order.pods))
+            told = _ticks(progress, f"{strategies}, seed {seed}", len(order.pods))
             if request.is_full:
                 runs.append(_in_full(trace, order, strategies, seed=seed, told=told))
                 continue
@@ -255,7 +255,7 @@ def _in_full(
     return anyio.run(replaying, backend_options={"loop_factory": VirtualTimeLoop})
 
 
-def _telling(progress: Progress, what: str, pods: int) -> Callable[[int, str], None]:
+def _ticks(progress: Progress, what: str, pods: int) -> Callable[[int, str], None]:
     return lambda done, _node: progress.tick(lambda: f"{what}: {done} of {pods} pods have come")
 
 

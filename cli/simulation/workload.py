@@ -235,7 +235,7 @@ def summary(runs: Sequence[Week]) -> Sheet:
             str(week.evicted_in_vain),
         )
         rows.append([Cell(text) for text in cells])
-    columns = ("ROOM", "GPUS USED", "TO AN END", "GPU-H LOST", "GPU-H OWED", "FAIR", "EVICTIONS", "IN VAIN")
+    columns = ("PREEMPTION", "GPUS USED", "TO AN END", "GPU-H LOST", "GPU-H OWED", "FAIR", "EVICTIONS", "IN VAIN")
     first = runs[0]
     return Sheet(
         title=f"{first.jobs} jobs in {first.days} days on {first.capacity_milli // 1_000} GPUs, seed {first.seed}:",

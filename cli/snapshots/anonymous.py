@@ -91,7 +91,7 @@ _OF_THE_API: Final = frozenset({
     "config-map", "consumedCapacity", "controller-uid", "cordoned", "diskURI", "disks", "driver-caps", "empty",
     "enforced-affinity", "enforcement", "features", "ff", "fraction", "hami.default_cores_percent",
     "hami.default_gpus", "hami.default_mem_mib", "hami.memory_factor", "host-ports", "hostIP", "inf",
-    "job-name", "jobs.batch", "label", "limit", "minor", "misspelt", "ms", "nan", "node-pool",
+    "job-name", "jobs.batch", "kube-root-ca.crt", "label", "limit", "minor", "misspelt", "ms", "nan", "node-pool",
     "node-role.kubernetes.io/mig-enabled", "nodeAllocatableResourceMappings", "not-ready", "ns",
     "others-anti-affinity", "overQuotaWeight", "pod-affinity", "pod-anti-affinity", "preemptMinRuntime",
     "quota", "reclaimMinRuntime", "resource-source", "rest", "selector", "set", "shareID", "sorted",
@@ -336,7 +336,7 @@ def _renamed(saved: Saved, rename: Rename) -> Saved:
         unread=[f"{len(saved.unread)} messages, left out as they have names"] if saved.unread else [],
         is_anonymized=True,
         queue_use=_queue_use(saved.queue_use, rename),
-        room=None if saved.room is None else _room(saved.room, rename),
+        nominations=None if saved.nominations is None else _preemption(saved.nominations, rename),
     )
 
 
@@ -412,6 +412,6 @@ def _by_queue(of: Mapping[str, Any], rename: Rename) -> dict[str, Any]:
     return {_of(queue, rename): use for queue, use in of.items()}
 
 
-def _room(text: str, rename: Rename) -> str:
+def _preemption(text: str, rename: Rename) -> str:
     record: nomination_record.Record = _tree("", nomination_record.read(text).record, rename)
     return nomination_record.written(record)

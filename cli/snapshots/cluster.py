@@ -14,7 +14,7 @@ import msgspec
 
 from cli.snapshots.file import Saved
 from scheduler.core.cluster import Cluster
-from scheduler.core.convert import owners, pod_groups, queues, selectors, volumes
+from scheduler.core.convert import owners, pod_groups, selectors, volumes
 from scheduler.core.convert.devices import device_class_record, slice_record, taint_rule_record
 from scheduler.core.convert.resource_claims import resource_claim_record
 from scheduler.core.model.facts import Facts
@@ -22,7 +22,7 @@ from scheduler.core.model.settings import Settings
 from scheduler.core.preemption import nomination_record
 from scheduler.core.queues.use_over_time import NOT_COUNTED, read_counts
 from scheduler.core.scores.prices import prices_of, typical_of
-from scheduler.watch.preemption_facts import KnownForRoom
+from scheduler.watch.preemption_facts import KnownForPreemption
 
 #: By plural: where the records of a kind are kept, and how one is read.
 Kept = Mapping[str, tuple[Facts[Any, Any], Callable[[Any], Any]]]
@@ -36,9 +36,9 @@ def cluster_of(
     Where the scheduler keeps no record of evictions, no pod is evicted for another, also if ``settings`` allow it.
     ``follows_taint_rules``: its DeviceTaintRules count, as with the scheduler's setting ``device-taint-rules``.
     """
-    preemption = settings.preemption and saved.room is not None
+    preemption = settings.preemption and saved.nominations is not None
     cluster = Cluster(msgspec.structs.replace(settings, preemption=preemption))
-    room = KnownForRoom(settings.room)
+    room = KnownForPreemption(settings.preemption_settings)
     # A file does not say in which order devices were allocated.
     with cluster.claims.order.listing():
         for name, (facts, read) in _facts(cluster, room, follows_taint_rules=follows_taint_rules).items():
@@ -58,19 +58,19 @@ def cluster_of(
             room.put_labels(meta.uid, meta.namespace, meta.resource_version, meta.labels or {})
     for held in cluster.claims.held_by_waiting():
         cluster.claims.note_own(held.uid, held.rv)
-    problems = tuple(_put_room(saved, cluster, room)) if preemption else ()
+    problems = tuple(_put_evictions(saved, cluster, room)) if preemption else ()
     if settings.uses_prices:
         cluster.note_prices(prices_of(typical_of(cluster.arrivals.counts())))
     return cluster, problems
 
 
-def _facts(cluster: Cluster, room: KnownForRoom, *, follows_taint_rules: bool) -> Kept:
+def _facts(cluster: Cluster, room: KnownForPreemption, *, follows_taint_rules: bool) -> Kept:
     """Kinds that the scheduler can do without for a while (scheduler/watch/secondary.py)."""
     storage = cluster.storage
     attachments = storage.attachments
     rules: Kept = {"devicetaintrules": (cluster.claims.inventory.rules, taint_rule_record)}
     return {
-        "queues": (cluster.queues.records, queues.queue_record),
+        "queues": (cluster.queues.records, pod_groups.queue_record),
         "namespaces": (cluster.others.namespaces, selectors.namespace_record),
         "topologies": (cluster.topologies.of_kai, pod_groups.topology_record),
         "jobs": (cluster.owners.jobs, owners.job_record),
@@ -89,9 +89,9 @@ def _facts(cluster: Cluster, room: KnownForRoom, *, follows_taint_rules: bool) -
     }
 
 
-def _put_room(saved: Saved, cluster: Cluster, room: KnownForRoom) -> Iterator[str]:
+def _put_evictions(saved: Saved, cluster: Cluster, room: KnownForPreemption) -> Iterator[str]:
     """Let nominations stand, and count evictions; name those that contradict others."""
-    record = nomination_record.read(saved.room or "").record
+    record = nomination_record.read(saved.nominations or "").record
     room.note_evicted(nomination_record.evictions(record, now_s=saved.wall_s))
     room.note_takers_wait(record.waits)
     for nomination in record.nominations:
@@ -99,4 +99,4 @@ def _put_room(saved: Saved, cluster: Cluster, room: KnownForRoom) -> Iterator[st
             cluster.commits.nominations.put(nomination)
         except ValueError as error:
             yield str(error)
-    cluster.note_room_facts(room.facts())
+    cluster.note_preemption_facts(room.facts())

@@ -35,6 +35,7 @@ from kube.client.resources import (
     POD_DISRUPTION_BUDGETS,
     POD_GROUPS,
     PODS,
+    PRIORITY_CLASSES,
     QUEUES,
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
@@ -57,12 +58,21 @@ from ui.queues.pools import DEFAULT, pools_of
 from wire import names
 from wire.core import Pod
 from wire.rfc3339 import rfc3339
+from wire.units import SECOND_NS
 
 #: In the order in which they are read: pods last, so that nothing that a pod names is missing because it came later.
 _KINDS: Final[tuple[Resource[Any], ...]] = (
     *(NODES, POD_GROUPS, BIND_REQUESTS, QUEUES, NAMESPACES, TOPOLOGIES, JOBS, STORAGE_CLASSES, CSI_NODES),
     *(CSI_DRIVERS, CSI_STORAGE_CAPACITIES, VOLUME_ATTACHMENTS, PERSISTENT_VOLUMES, PERSISTENT_VOLUME_CLAIMS),
-    *(POD_DISRUPTION_BUDGETS, DEVICE_CLASSES, DEVICE_TAINT_RULES, RESOURCE_SLICES, RESOURCE_CLAIMS, PODS),
+    *(
+        POD_DISRUPTION_BUDGETS,
+        DEVICE_CLASSES,
+        DEVICE_TAINT_RULES,
+        RESOURCE_SLICES,
+        RESOURCE_CLAIMS,
+        PRIORITY_CLASSES,
+        PODS,
+    ),
 )
 _NEEDED: Final = frozenset({NODES.plural, PODS.plural})
 
@@ -88,7 +98,7 @@ async def read_cluster(api: Api, *, now_ns: int) -> Saved:
             await allowed(read_kind, resource.plural, unread)
         if resource.plural not in found:
             missing.append(resource.plural)
-    rooms: list[Record] = []
+    records: list[Record] = []
     room: str | None = None
     use: str | None = None
 
@@ -102,17 +112,17 @@ async def read_cluster(api: Api, *, now_ns: int) -> Saved:
                 unread.extend(f"configmap {problem}" for problem in problems)
                 nominations, now_s = (
                     _noted(nomination_record.read(text), name, unread).nominations,
-                    now_ns // 1_000_000_000,
+                    now_ns // SECOND_NS,
                 )
-                rooms.append(Record(nominations, hour.evicted(now_s), waits_of(hour, now_s)))
+                records.append(Record(nominations, hour.evicted(now_s), waits_of(hour, now_s)))
         use = await _text(api, names.QUEUE_USE, names.QUEUE_USE_COUNTS)
 
     await allowed(read_texts, "configmaps (the records of evictions, and what queues used over time)", unread)
     if use is None:
         missing.append(CONFIG_MAPS.plural)
-    if rooms:
+    if records:
         room = nomination_record.written(
-            _noted(nomination_record.read(nomination_record.written(_together(rooms))), names.NOMINATIONS, unread)
+            _noted(nomination_record.read(nomination_record.written(_together(records))), names.NOMINATIONS, unread)
         )
     follows = schedulers.follow_taint_rules(DEFAULT, {pod.metadata.uid for pod in found[PODS.plural]})
     missing += _followed_in_vain(follows, unserved, unread)
@@ -121,7 +131,7 @@ async def read_cluster(api: Api, *, now_ns: int) -> Saved:
         empty,
         missing=missing,
         unread=unread,
-        room=room,
+        nominations=room,
         queue_use=use or "",
         follows_taint_rules=None if isinstance(follows, Unsure) else follows,
         **found,
@@ -174,16 +184,16 @@ def _noted(reading: Reading, name: str, unread: list[str]) -> Record:
     return reading.record
 
 
-def _together(rooms: Sequence[Record]) -> Record:
+def _together(records: Sequence[Record]) -> Record:
     """The records of all pools as one: a snapshot is of the whole cluster."""
     evicted: dict[str, list[int]] = {}
-    for record in rooms:
+    for record in records:
         for owner, times in record.evicted.items():
             evicted.setdefault(owner, []).extend(times)
     return Record(
-        nominations=tuple(nomination for record in rooms for nomination in record.nominations),
+        nominations=tuple(nomination for record in records for nomination in record.nominations),
         evicted={owner: tuple(sorted(times))[-nomination_record.MOST_TIMES :] for owner, times in evicted.items()},
-        waits={namespace: until_s for record in rooms for namespace, until_s in record.waits.items()},
+        waits={namespace: until_s for record in records for namespace, until_s in record.waits.items()},
     )
 
 

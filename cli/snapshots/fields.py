@@ -68,9 +68,9 @@ _OF_GANGS: Final = frozenset({
 })  # fmt: skip
 _OF_PODS: Final = frozenset({
     *_OF_GANGS, names.POD_GROUP_NAME, names.IGNORE_WORKLOAD_API, names.GPU_RECORD, names.GRANT, names.CHARGED,
-    names.TENANTS, names.DEVICE_INDEX, names.DEVICE_MEMORY, names.RESERVE_FOR_GPU_INDEX, names.WITNESS,
+    names.TENANTS, names.DEVICE_INDEX, names.DEVICE_MEMORY, names.RESERVE_FOR_GPU_INDEX, names.DEVICE_REPORTER,
     names.SHARED_GPU_CONFIGMAP, names.RECEIVED_RESOURCE_TYPE, names.DO_NOT_DISRUPT, names.REQUIRE_ENFORCEMENT,
-    names.MAX_RUNTIME,
+    names.MAX_RUNTIME, names.GPU_MEMORY_RESERVE,
 })  # fmt: skip
 
 
@@ -82,10 +82,17 @@ def _of_pod(key: str) -> bool:
 #: Type of an object -> whether an annotation of it is kept. Of other types none is.
 IS_KEPT: Final[Mapping[type, Callable[[str], bool]]] = {
     Pod: _of_pod,
-    Node: {names.NODE_CARDS, names.NODE_UUIDS, names.NODE_ENFORCES, names.HAMI_NODE_REGISTER}.__contains__,
+    Node: {
+        names.NODE_CARDS,
+        names.NODE_UUIDS,
+        names.NODE_ENFORCES,
+        names.HAMI_NODE_REGISTER,
+        names.GPU_MEMORY_RESERVE,
+    }.__contains__,
     Job: _OF_GANGS.__contains__,
-    PodGroup: frozenset({*_OF_GANGS, names.STALE_SINCE, names.PLAN}).__contains__,
+    PodGroup: frozenset({*_OF_GANGS, names.STALE_SINCE, names.KEPT_MINIMUM, names.PLAN}).__contains__,
     Queue: {names.PATIENCE}.__contains__,
+    Namespace: {names.DIALECTS, names.QUEUES}.__contains__,
     BindRequest: {names.HANDOVER}.__contains__,
     PersistentVolume: {names.OLD_STORAGE_CLASS}.__contains__,
     PersistentVolumeClaim: {names.BIND_COMPLETED, names.OLD_STORAGE_CLASS, names.SELECTED_NODE}.__contains__,
@@ -281,6 +288,7 @@ def _volume(volume: Volume) -> Volume | None:
     found = msgspec.structs.replace(
         volume,
         config_map=None,
+        projected=None,
         persistent_volume_claim=None if claim is None else {"claimName": str(claim.get("claimName", ""))},
         ephemeral=None if volume.ephemeral is None else {},
     )

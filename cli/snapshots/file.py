@@ -17,12 +17,12 @@ from gpu.translation import shown
 from scheduler.core.preemption import nomination_record
 from scheduler.core.queues.use_over_time import read_counts
 from wire import rfc3339
-from wire.core import Job, Namespace, Node, ObjectMeta, Pod
+from wire.api_groups import PodDisruptionBudget
+from wire.core import Job, Namespace, Node, ObjectMeta, Pod, PriorityClass
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
 from wire.crds.queue import Queue
 from wire.crds.topology import Topology
-from wire.policy import PodDisruptionBudget
 from wire.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from wire.storage import (
     CSIDriver,
@@ -33,10 +33,11 @@ from wire.storage import (
     StorageClass,
     VolumeAttachment,
 )
+from wire.units import SECOND_NS
 
 KIND: Final = "moorage.dev/Snapshot"
 #: Grows when a file means something else than before.
-VERSION: Final = 1
+VERSION: Final = 2
 #: A file is not larger: some 500,000 pods.
 MOST_BYTES: Final = 1 << 30
 #: Objects of one kind. More of them are in no cluster.
@@ -48,8 +49,8 @@ class Saved(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
     """A cluster at one time. ``taken_at``: by the clock of the one who took it, in RFC 3339.
 
     ``missing``: kinds, by their plural, that could not be read. ``unread``: these and objects that did not decode, in
-    words. ``room``: the record of evictions, None where the scheduler keeps none. ``queue_use``: what queues used over
-    time, "" where that does not count. ``is_anonymized``: names are replaced (anonymous.py).
+    words. ``nominations``: the record of evictions, None where the scheduler keeps none. ``queue_use``: what queues
+    used over time, "" where that does not count. ``is_anonymized``: names are replaced (anonymous.py).
     """
 
     kind: str
@@ -59,7 +60,7 @@ class Saved(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
     is_anonymized: bool = False
     missing: list[str] = []
     unread: list[str] = []
-    room: str | None = None
+    nominations: str | None = None
     queue_use: str = ""
     follows_taint_rules: bool | None = None
     nodes: list[Node] = []
@@ -82,11 +83,12 @@ class Saved(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
     devicetaintrules: list[DeviceTaintRule] = []
     resourceslices: list[ResourceSlice] = []
     resourceclaims: list[ResourceClaim] = []
+    priorityclasses: list[PriorityClass] = []
 
     @property
     def wall_s(self) -> int:
         """``taken_at`` in seconds since the epoch."""
-        return (rfc3339.parse_ns(self.taken_at) or 0) // 1_000_000_000
+        return (rfc3339.parse_ns(self.taken_at) or 0) // SECOND_NS
 
 
 #: Lists of objects, by their plural.
@@ -94,7 +96,7 @@ PLURALS: Final = (
     *("nodes", "pods", "queues", "podgroups", "bindrequests", "namespaces", "topologies", "jobs", "storageclasses"),
     *("csinodes", "csidrivers", "csistoragecapacities", "volumeattachments", "persistentvolumes"),
     *("persistentvolumeclaims", "poddisruptionbudgets", "deviceclasses", "devicetaintrules", "resourceslices"),
-    "resourceclaims",
+    *("resourceclaims", "priorityclasses"),
 )
 #: Kinds that the scheduler can do without for a while.
 OPTIONAL: Final = frozenset({*PLURALS, "configmaps"} - {"nodes", "pods"})
@@ -186,9 +188,9 @@ def _check(saved: Saved) -> None:
         if len(objects) > MOST_OBJECTS:
             raise Refused(plural, f"{len(objects)} objects", f"up to {MOST_OBJECTS}")
         _check_identities(plural, [each.metadata for each in objects])
-    if saved.room is not None:
-        for problem in nomination_record.read(saved.room).unread:
-            raise Refused("room", _short(problem), "the record of evictions as the scheduler writes it")
+    if saved.nominations is not None:
+        for problem in nomination_record.read(saved.nominations).unread:
+            raise Refused("nominations", _short(problem), "the record of evictions as the scheduler writes it")
     if saved.queue_use and isinstance(why := read_counts(saved.queue_use), str):
         raise Refused("queueUse", _short(why), "what queues used, as the scheduler writes it")
 

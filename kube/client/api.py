@@ -26,7 +26,7 @@ from kube.client.listing import Listing, read_list
 from kube.client.resources import PODS, SERVICE_ACCOUNTS, Resource
 from kube.client.retry import Retry
 from kube.client.server_time import ServerClock, WatchLag
-from kube.client.transport import Response, Transport, deadline
+from kube.client.transport import JSON, LISTED_METADATA, METADATA, Response, Transport, deadline
 from wire.core import Binding, ObjectMeta, Status
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -238,22 +238,23 @@ class Api:
     ) -> AbstractAsyncContextManager[tuple[Response, AsyncIterator[bytes]]]:
         """Open a watch (kube/watch/reflector.py). Its head's status is the caller's to check, with ``check``."""
         path = resource.path(namespace)
-        return self._transport.stream(path, query={**query, "watch": "true"}, timeout_s=self._timeout_s)
+        accept = METADATA if resource.metadata_only else JSON
+        return self._transport.stream(path, query={**query, "watch": "true"}, accept=accept, timeout_s=self._timeout_s)
 
     async def _list(
         self, resource: Resource[T], path: str, query: Mapping[str, str], keep: Callable[[T], K]
     ) -> Listing[K]:
         async def read(query: Mapping[str, str], most_bytes: int) -> Response:
-            return await self._read(path, query, most_bytes)
+            return await self._read(path, query, most_bytes, LISTED_METADATA if resource.metadata_only else JSON)
 
         return await read_list(read, query, self._codec(resource), keep)
 
-    async def _read(self, path: str, query: Mapping[str, str], most_bytes: int) -> Response:
+    async def _read(self, path: str, query: Mapping[str, str], most_bytes: int, accept: str = JSON) -> Response:
         async def once() -> Response:
             deadline_s = self._timeout_s + CLIENT_MARGIN_S
             with deadline(deadline_s, f"GET {path}"):
                 answer = await self._transport.request(
-                    "GET", path, query=query, timeout_s=deadline_s, most_bytes=most_bytes
+                    "GET", path, query=query, accept=accept, timeout_s=deadline_s, most_bytes=most_bytes
                 )
                 return check(answer)
 

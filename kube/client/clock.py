@@ -7,6 +7,8 @@ from typing import Protocol
 
 import anyio
 
+from wire.units import SECOND_NS
+
 
 class Clock(Protocol):
     """Reads wall time."""
@@ -21,7 +23,7 @@ def monotonic_ns() -> int:
 
     How long something lasts must not be told by a wall clock: that may jump, by hours.
     """
-    return round(anyio.current_time() * 1_000_000_000)
+    return round(anyio.current_time() * SECOND_NS)
 
 
 class SystemClock:

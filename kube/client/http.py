@@ -31,8 +31,17 @@ from yarl import URL
 
 from kube.client.config import Authorization, Credentials
 from kube.client.errors import Unreachable
-from kube.client.tls import tls_context
-from kube.client.transport import LINE_BYTES, OBJECT_BYTES, Response, deadline, most_read, target, too_large
+from kube.client.transport import (
+    JSON,
+    LINE_BYTES,
+    OBJECT_BYTES,
+    Response,
+    deadline,
+    most_read,
+    target,
+    tls_context,
+    too_large,
+)
 
 #: Enough for the calls in flight of one component; each watch holds one for as long as it lasts.
 CONNECTIONS: Final = 128
@@ -52,7 +61,7 @@ class HttpTransport:
     ) -> None:
         self._credentials = credentials
         self._connections = connections
-        ours = (("User-Agent", user_agent), ("Accept", "application/json"), ("Accept-Encoding", "identity"))
+        ours = (("User-Agent", user_agent), ("Accept-Encoding", "identity"))
         self._headers = [*ours, *credentials.headers]
         self._server = credentials.server.rstrip("/")
         self._opened: aiohttp.ClientSession | None = None
@@ -106,6 +115,7 @@ class HttpTransport:
         query: Mapping[str, str],
         body: bytes | None = None,
         content_type: str = "application/json",
+        accept: str = JSON,
         timeout_s: float,
         most_bytes: int = OBJECT_BYTES,
     ) -> Response:
@@ -113,7 +123,7 @@ class HttpTransport:
         url = self._url(path, query)
         try:
             with deadline(timeout_s, f"{method} {path}"):
-                headers = await self._authorization()
+                headers = await self._headers_for(accept)
                 if body is not None:
                     headers["Content-Type"] = content_type
                 async with self._session.request(
@@ -130,7 +140,7 @@ class HttpTransport:
 
     @asynccontextmanager
     async def stream(
-        self, path: str, *, query: Mapping[str, str], timeout_s: float
+        self, path: str, *, query: Mapping[str, str], accept: str = JSON, timeout_s: float
     ) -> AsyncIterator[tuple[Response, AsyncIterator[bytes]]]:
         """Open a watch; see kube.client.transport.Transport.
 
@@ -141,7 +151,7 @@ class HttpTransport:
             with deadline(timeout_s, f"WATCH {path}"):
                 reply = await self._session.get(
                     url,
-                    headers=await self._authorization(),
+                    headers=await self._headers_for(accept),
                     allow_redirects=False,
                     read_bufsize=READ_AHEAD_BYTES,
                     **self._connect,
@@ -170,11 +180,11 @@ class HttpTransport:
         # Quoted already: yarl would resolve `..`, and quote or unquote what it takes for a slip.
         return URL(self._server + target(path, query), encoded=True)
 
-    async def _authorization(self) -> dict[str, str]:
-        if self._credentials.authorization is None:
-            return {}
-        value = await self._credentials.authorization()
-        return {"Authorization": value} if value else {}
+    async def _headers_for(self, accept: str) -> dict[str, str]:
+        headers = {"Accept": accept}
+        if self._credentials.authorization is not None and (value := await self._credentials.authorization()):
+            headers["Authorization"] = value
+        return headers
 
     @property
     def _session(self) -> aiohttp.ClientSession:

@@ -17,7 +17,7 @@ import msgspec
 
 from kube.client.config import Credentials
 from kube.client.errors import Unreachable
-from kube.client.transport import OBJECT_BYTES, Response, check_path, deadline, most_read, target, too_large
+from kube.client.transport import JSON, OBJECT_BYTES, Response, check_path, deadline, most_read, target, too_large
 
 if TYPE_CHECKING:
     import ssl
@@ -55,7 +55,7 @@ class HttpReads:
         if credentials.proxy:
             raise ValueError("requests through a proxy: use kube.client.http")
         self._credentials = credentials
-        ours = (("User-Agent", user_agent), ("Accept", "application/json"), ("Accept-Encoding", "identity"))
+        ours = (("User-Agent", user_agent), ("Accept-Encoding", "identity"))
         self._headers = (*ours, *credentials.headers)
         self._tls: ssl.SSLContext | None = None
         self._idle: list[_Connection] = []
@@ -63,7 +63,7 @@ class HttpReads:
     async def __aenter__(self) -> Self:
         """Read certificates. Raises OSError and ValueError for those that can't be used."""
         if self._credentials.server.startswith(f"{_HTTPS}:"):
-            from kube.client.tls import tls_context  # noqa: PLC0415 - of TLS
+            from kube.client.transport import tls_context  # noqa: PLC0415 - of TLS
 
             self._tls = tls_context(self._credentials)
         return self
@@ -83,6 +83,7 @@ class HttpReads:
         query: Mapping[str, str],
         body: bytes | None = None,
         content_type: str = "application/json",
+        accept: str = JSON,
         timeout_s: float,
         most_bytes: int = OBJECT_BYTES,
     ) -> Response:
@@ -92,23 +93,24 @@ class HttpReads:
         check_path(path)
         try:
             with deadline(timeout_s, f"{method} {path}"):
-                return await self._get(path, query, most_bytes)
+                return await self._get(path, query, accept, most_bytes)
         except _TooLong as error:
             raise too_large(method, path, most_bytes) from error
         except (*_BROKEN, ConnectionEnded) as error:
             raise Unreachable(f"{method} {path}: {error!s} ({type(error).__name__})") from error
 
     def stream(
-        self, path: str, *, query: Mapping[str, str], timeout_s: float
+        self, path: str, *, query: Mapping[str, str], accept: str = JSON, timeout_s: float
     ) -> AbstractAsyncContextManager[tuple[Response, AsyncIterator[bytes]]]:
         """Refuse: a process that watches stays, and uses kube.client.http. Raises ValueError."""
-        del query, timeout_s
+        del query, accept, timeout_s
         raise ValueError(f"WATCH {path}: watches use kube.client.http")
 
-    async def _get(self, path: str, query: Mapping[str, str], most_bytes: int) -> Response:
+    async def _get(self, path: str, query: Mapping[str, str], accept: str, most_bytes: int) -> Response:
         address = urlsplit(self._credentials.server.rstrip("/"))
         asked = quote(address.path, safe=_IN_PATHS) + target(path, query)
-        head = _head(asked, (("Host", address.netloc.rpartition("@")[2]), *self._headers, *await self._authorization()))
+        host = ("Host", address.netloc.rpartition("@")[2])
+        head = _head(asked, (host, ("Accept", accept), *self._headers, *await self._authorization()))
         while self._idle:
             try:
                 return await self._exchange(self._idle.pop(), head, most_bytes)

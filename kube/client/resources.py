@@ -10,17 +10,14 @@ import msgspec
 
 from kube.client.errors import BadName
 from kube.client.transport import OBJECT_BYTES
-from wire import coordination, core, events, names, policy, resource, storage
-from wire.admissionregistration import WebhookConfiguration
-from wire.clusterpolicy import ClusterPolicy
+from wire import api_groups, core, names, resource, storage
+from wire.api_groups import ClusterPolicy, NodeResourceTopology, SubjectAccessReview, TokenReview, WebhookConfiguration
 from wire.crds.bindrequest import BindRequest
 from wire.crds.gpunode import GpuNode
 from wire.crds.podgroup import PodGroup
 from wire.crds.queue import Queue
 from wire.crds.topology import Topology
-from wire.noderesourcetopology import NodeResourceTopology
 from wire.pathsegment import ALLOWED, is_path_segment
-from wire.reviews import SubjectAccessReview, TokenReview
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -44,7 +41,8 @@ def path_segment(field: str, value: str) -> str:
 class Resource(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """One resource type: ``group`` is "" for the core group; ``type`` is what its objects decode into.
 
-    ``most_bytes``: the longest answer that is read for one of them.
+    ``most_bytes``: the longest answer that is read for one of them. ``metadata_only``: lists and watches answer with
+    the metadata of each object and nothing else.
     """
 
     group: str = ""
@@ -54,6 +52,7 @@ class Resource(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     namespaced: bool
     type: type[T]
     most_bytes: int = OBJECT_BYTES
+    metadata_only: bool = False
 
     @property
     def api_version(self) -> str:
@@ -83,6 +82,10 @@ class Resource(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 PODS = Resource(version="v1", plural="pods", kind="Pod", namespaced=True, type=core.Pod)
 NODES = Resource(version="v1", plural="nodes", kind="Node", namespaced=False, type=core.Node)
 CONFIG_MAPS = Resource(version="v1", plural="configmaps", kind="ConfigMap", namespaced=True, type=core.ConfigMap)
+#: Which there are. Their data is not asked for.
+CONFIG_MAP_NAMES = Resource(
+    version="v1", plural="configmaps", kind="ConfigMap", namespaced=True, type=core.Named, metadata_only=True
+)
 SECRETS = Resource(version="v1", plural="secrets", kind="Secret", namespaced=True, type=core.Secret)
 #: Of these only tokens are asked for.
 SERVICE_ACCOUNTS: Final[Resource[msgspec.Struct]] = Resource(
@@ -201,6 +204,19 @@ VOLUME_ATTACHMENTS = Resource(
     namespaced=False,
     type=storage.VolumeAttachment,
 )
+#: Of these no more than their metadata is read.
+DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS = (
+    Resource(
+        group="apps",
+        version="v1",
+        plural=f"{kind.lower()}s",
+        kind=kind,
+        namespaced=True,
+        type=core.Named,
+        metadata_only=True,
+    )
+    for kind in ("Deployment", "ReplicaSet", "StatefulSet")
+)
 JOBS = Resource(group="batch", version="v1", plural="jobs", kind="Job", namespaced=True, type=core.Job)
 POD_DISRUPTION_BUDGETS = Resource(
     group="policy",
@@ -208,13 +224,13 @@ POD_DISRUPTION_BUDGETS = Resource(
     plural="poddisruptionbudgets",
     kind="PodDisruptionBudget",
     namespaced=True,
-    type=policy.PodDisruptionBudget,
+    type=api_groups.PodDisruptionBudget,
 )
 LEASES = Resource(
-    group="coordination.k8s.io", version="v1", plural="leases", kind="Lease", namespaced=True, type=coordination.Lease
+    group="coordination.k8s.io", version="v1", plural="leases", kind="Lease", namespaced=True, type=api_groups.Lease
 )
 EVENTS = Resource(
-    group="events.k8s.io", version="v1", plural="events", kind="Event", namespaced=True, type=events.Event
+    group="events.k8s.io", version="v1", plural="events", kind="Event", namespaced=True, type=api_groups.Event
 )
 MUTATING_WEBHOOKS = Resource(
     group="admissionregistration.k8s.io",

@@ -22,11 +22,10 @@ import anyio
 import msgspec
 
 from kube.client.clock import Clock
-from kube.client.transport import OBJECT_BYTES, Response, Transport
+from kube.client.transport import JSON, OBJECT_BYTES, Response, Transport
 from wire.core import ObjectMeta
-from wire.versions import is_older
-
-_S = 1_000_000_000
+from wire.tombstones import is_older
+from wire.units import SECOND_NS
 
 
 class ServerClock:
@@ -44,7 +43,7 @@ class ServerClock:
         if self._read is None:
             return self._fallback.now_ns()
         date_s, at = self._read
-        return date_s * _S + round((anyio.current_time() - at) * _S)
+        return date_s * SECOND_NS + round((anyio.current_time() - at) * SECOND_NS)
 
     async def request(
         self,
@@ -54,6 +53,7 @@ class ServerClock:
         query: Mapping[str, str],
         body: bytes | None = None,
         content_type: str = "application/json",
+        accept: str = JSON,
         timeout_s: float,
         most_bytes: int = OBJECT_BYTES,
     ) -> Response:
@@ -64,6 +64,7 @@ class ServerClock:
             query=query,
             body=body,
             content_type=content_type,
+            accept=accept,
             timeout_s=timeout_s,
             most_bytes=most_bytes,
         )
@@ -71,16 +72,16 @@ class ServerClock:
         return response
 
     def stream(
-        self, path: str, *, query: Mapping[str, str], timeout_s: float
+        self, path: str, *, query: Mapping[str, str], accept: str = JSON, timeout_s: float
     ) -> AbstractAsyncContextManager[tuple[Response, AsyncIterator[bytes]]]:
         """Open a watch; see kube.client.transport.Transport."""
-        return self._stream(path, query=query, timeout_s=timeout_s)
+        return self._stream(path, query=query, accept=accept, timeout_s=timeout_s)
 
     @asynccontextmanager
     async def _stream(
-        self, path: str, *, query: Mapping[str, str], timeout_s: float
+        self, path: str, *, query: Mapping[str, str], accept: str = JSON, timeout_s: float
     ) -> AsyncIterator[tuple[Response, AsyncIterator[bytes]]]:
-        async with self._transport.stream(path, query=query, timeout_s=timeout_s) as (head, lines):
+        async with self._transport.stream(path, query=query, accept=accept, timeout_s=timeout_s) as (head, lines):
             self._take(head)
             yield head, lines
 

@@ -1,16 +1,18 @@
-"""The cut to the network: bytes in, bytes out, each call with a deadline.
+"""The cut to the network: bytes in, bytes out, each call with a deadline; and TLS to an API server.
 
-A deadline on a call to the API server that ends in our own Timeout.
-
-It lies below everything that can be wrong, so decoding, retries and the reflector are the same code over aiohttp
-(kube/client/http.py) and over the in-memory API server (simulator/apiserver/transport.py).
+A call that reaches its deadline raises our own Timeout. The transport lies below everything that can be wrong, so
+decoding, retries and the reflector are the same code over aiohttp (kube/client/http.py) and over the in-memory API
+server (simulator/apiserver/transport.py).
 """
 
 from __future__ import annotations
 
 import re
+import ssl
+import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol
 from urllib.parse import quote, urlencode
@@ -18,7 +20,39 @@ from urllib.parse import quote, urlencode
 import anyio
 import msgspec
 
+from kube.client.config import Credentials
 from kube.client.errors import Timeout, TooLarge
+
+
+def tls_context(credentials: Credentials) -> ssl.SSLContext:
+    """Return the TLS settings for a cluster: its CA (the system's roots if none is named) and our certificate."""
+    context = ssl.create_default_context(
+        cafile=credentials.ca_file or None, cadata=credentials.ca_data.decode("ascii", "ignore") or None
+    )
+    # Python 3.13 turned this on; clusters' CAs are made for Go, which doesn't ask for the extensions that it wants.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if credentials.has_certificate:
+        _load_certificate(context, credentials)
+    if not credentials.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _load_certificate(context: ssl.SSLContext, credentials: Credentials) -> None:
+    """Load our certificate and its key. OpenSSL takes files only, so what is none is one for a moment, for us alone."""
+    with tempfile.TemporaryDirectory(prefix="moorage-") as folder:
+        files = []
+        for name, data, file in (
+            ("cert", credentials.client_cert_data, credentials.client_cert_file),
+            ("key", credentials.client_key_data, credentials.client_key_file),
+        ):
+            if data:
+                file = str(Path(folder) / name)  # noqa: PLW2901 - the same, as a file
+                Path(file).touch(mode=0o600)
+                Path(file).write_bytes(data)
+            files.append(file or None)
+        context.load_cert_chain(files[0] or "", files[1])
 
 
 class deadline:  # noqa: N801 - used like the context managers of anyio
@@ -47,6 +81,10 @@ class deadline:  # noqa: N801 - used like the context managers of anyio
             raise Timeout(f"{self._what}: no answer within {self._timeout_s:.1f} s") from error
 
 
+#: What is accepted as an answer: whole objects, or of each its metadata (PartialObjectMetadata).
+JSON: Final = "application/json"
+METADATA: Final = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+LISTED_METADATA: Final = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 #: The longest answer that is read for one object. etcd takes 1.5 MiB, where a control character is one byte; as JSON
 #: it is six (``\\u0001``), and protobuf has no names of fields. No object is longer, with etcd's usual limit.
 OBJECT_BYTES: Final = 16 << 20
@@ -80,6 +118,7 @@ class Transport(Protocol):
         query: Mapping[str, str],
         body: bytes | None = None,
         content_type: str = "application/json",
+        accept: str = JSON,
         timeout_s: float,
         most_bytes: int = OBJECT_BYTES,
     ) -> Response:
@@ -87,14 +126,14 @@ class Transport(Protocol):
 
         ``path`` is percent-quoted and goes out as it is: one with a query, or with a segment ``..``, raises
         ValueError. An answer that is longer than ``most_bytes`` is not read to its end: kube.client.errors.TooLarge.
-        That of a refusal is cut at ERROR_BYTES instead.
+        That of a refusal is cut at ERROR_BYTES instead. ``accept``: JSON, METADATA or LISTED_METADATA.
 
         Raises kube.client.errors.Timeout or kube.client.errors.Unreachable when no whole answer came.
         """
         ...
 
     def stream(
-        self, path: str, *, query: Mapping[str, str], timeout_s: float
+        self, path: str, *, query: Mapping[str, str], accept: str = JSON, timeout_s: float
     ) -> AbstractAsyncContextManager[tuple[Response, AsyncIterator[bytes]]]:
         """Open a watch (GET). Yields the answer's head and its lines as they come.
 

@@ -41,9 +41,9 @@ from kube.client.fence import WriteFence
 from kube.client.resources import LEASES
 from kube.client.transport import deadline
 from kube.telemetry.logevents import LogEvent, about
-from wire.coordination import Lease, LeaseSpec
+from wire.api_groups import Lease, LeaseSpec
 from wire.rfc3339 import rfc3339_micro
-from wire.versions import is_older
+from wire.tombstones import is_older
 
 _log: Final = logging.getLogger(__name__)
 

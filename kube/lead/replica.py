@@ -24,9 +24,8 @@ from kube.lead.lease import LeaderElection
 from kube.lead.secondary import Secondary
 from kube.watch.reflector import Reflector
 from wire import names
-from wire.coordination import Lease
-from wire.events import WARNING
-from wire.recent import PERIOD_S
+from wire.api_groups import WARNING, Lease
+from wire.tombstones import PERIOD_S
 
 _log: Final = logging.getLogger(__name__)
 
@@ -148,7 +147,7 @@ class Follower(ABC):
 
     @abstractmethod
     def _forget_gone(self) -> None:
-        """A period is over (wire/recent.py): no table may grow with the pods that there once were (R10)."""
+        """A period is over (wire/tombstones.py): no table may grow with the pods that there once were (R10)."""
 
     @abstractmethod
     async def finish(self) -> None:

@@ -1,8 +1,13 @@
-"""Names of what is logged, and what a line says about which object (docs/logging.md).
+"""Where components send what happens, the names of what is logged, and what a line says about which object.
 
-Logging is Python's own. A line that tells a decision has a name of ``LogEvent``, which never changes, and fields:
+Each component has a union of event types, for metrics, traces and tests. Its process gives it one function that takes
+them and matches on the type. The function must not raise, and returns within microseconds: it is called in the middle
+of the work.
 
-    _log.info("bound", extra=about(LogEvent.POD_BOUND, pod="team/train-0", node="n1"))
+Logging is Python's own (docs/logging.md). A line about a decision has a name of ``LogEvent``, which never changes, and
+fields:
+
+_log.info("bound", extra=about(LogEvent.POD_BOUND, pod="team/train-0", node="n1"))
 
 How lines are written, limited and kept free of secrets is decided where a process starts (runtime/logs.py).
 """
@@ -10,8 +15,27 @@ How lines are written, limited and kept free of secrets is decided where a proce
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias, TypeVar
+
+E = TypeVar("E")
+
+EventSink: TypeAlias = Callable[[E], None]
+
+
+def ignore(*_event: object) -> None:
+    """Take an event that nobody listens to."""
+
+
+def each_of(*sinks: EventSink[E]) -> EventSink[E]:
+    """Send each event to all of these, in this order."""
+
+    def emit(event: E) -> None:
+        for sink in sinks:
+            sink(event)
+
+    return emit
+
 
 #: Fields that say which object a line is about. Lines about the same one are repeats, even if other fields differ.
 OBJECTS: Final = frozenset({"pod", "gang", "group", "reservation", "node", "lease", "identity", "reason", "chosen"})
@@ -43,9 +67,9 @@ class LogEvent(enum.Enum):
     #: A pod has to go, and the API server does not let it be evicted yet.
     EVICTION_REFUSED = "eviction.refused"
     #: The record of evictions was written, before the first eviction.
-    ROOM_MADE = "room.made"
+    NOMINATION_MADE = "nomination.made"
     #: Nobody is evicted for it any more, and what it kept is free: its pods run, or do not need it.
-    ROOM_ENDED = "room.ended"
+    NOMINATION_ENDED = "nomination.ended"
     #: A BindRequest was made.
     ATTEMPT_MADE = "attempt.made"
     ATTEMPT_FAILED = "attempt.failed"
@@ -53,11 +77,12 @@ class LogEvent(enum.Enum):
     GANG_FAILED = "gang.failed"
     GROUP_MADE = "group.made"
     GROUP_CHANGED = "group.changed"
+    GROUP_DELETED = "group.deleted"
     GROUPING_FAILED = "grouping.failed"
     RESERVATION_MADE = "reservation.made"
     RESERVATION_ADOPTED = "reservation.adopted"
     #: The node agent told its device, or took its word back.
-    RESERVATION_WITNESSED = "reservation.witnessed"
+    DEVICE_REPORTED = "device.reported"
     RESERVATION_LOST = "reservation.lost"
     RESERVATION_REMOVED = "reservation.removed"
     SCALING_MADE = "scaling.made"

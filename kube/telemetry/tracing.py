@@ -16,6 +16,7 @@ import msgspec
 from kube.client.clock import Clock
 from wire import traceparent
 from wire.traceparent import PodTrace
+from wire.units import SECOND_NS
 
 #: What an attribute may be. Names have their unit: ``gpus_nano``.
 Value = str | bool | int | float | list[str]
@@ -148,7 +149,7 @@ def _span_id(trace: PodTrace, below: int, name: str, times_ns: tuple[int, int]) 
 def epoch_ns(stamp: str | None) -> int:
     """Read a time as metav1.Time is written; 0 for none, and for what is none."""
     try:
-        return int(datetime.datetime.fromisoformat(stamp).timestamp()) * 1_000_000_000 if stamp else 0
+        return int(datetime.datetime.fromisoformat(stamp).timestamp()) * SECOND_NS if stamp else 0
     except ValueError:
         return 0
 

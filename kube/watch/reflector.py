@@ -37,11 +37,11 @@ from typing_extensions import override
 
 from kube.client import errors
 from kube.client.api import Api, check, selectors
-from kube.client.backoff import Backoff, BackoffRange
 from kube.client.decoding import at_any_depth, object_key
 from kube.client.resources import Resource
+from kube.client.retry import Backoff, BackoffRange
 from wire.core import Status
-from wire.versions import has_jumped
+from wire.tombstones import has_jumped
 
 T = TypeVar("T", bound=msgspec.Struct)
 

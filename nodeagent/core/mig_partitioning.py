@@ -29,7 +29,8 @@ import msgspec
 from typing_extensions import override
 
 from gpu.mig import Place, Profile
-from wire.crds.gpunode import CardStatus, CarvingStatus, GpuNode, MigLayout, MigProfile, SliceStatus
+from wire.crds.gpunode import CardStatus, GpuNode, MigLayout, MigProfile, PartitioningStatus, SliceStatus
+from wire.units import SECOND_NS
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -151,17 +152,16 @@ def _too_many(layout: Iterable[Spot], profiles: Mapping[str, Profile]) -> str:
     return ""
 
 
-_SECOND_NS: Final = 1_000_000_000
 #: Between two looks that show that nobody has a slice.
-CLEAR_NS: Final = 2 * _SECOND_NS
+CLEAR_NS: Final = 2 * SECOND_NS
 #: A kubelet that starts does not know its pods yet, and lists none.
-KUBELET_SETTLES_NS: Final = 10 * _SECOND_NS
+KUBELET_SETTLES_NS: Final = 10 * SECOND_NS
 #: For so long the slices are withdrawn without being free.
-PATIENCE_NS: Final = 30 * _SECOND_NS
+PATIENCE_NS: Final = 30 * SECOND_NS
 
 
 class State(enum.Enum):
-    """What became of an attempt. The value is ``status.cards[].carving.state`` of a GpuNode."""
+    """What became of an attempt. The value is ``status.cards[].partitioning.state`` of a GpuNode."""
 
     UNDER_WAY = "underway"
     DONE = "done"
@@ -181,7 +181,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Carving:
+class Partitioning:
     """An attempt under way. ``before``: the slices at its start. ``withdrawn``: UUIDs that the plug-in does not offer.
 
     ``clear_ns``: the first look that showed that nobody has them. ``is_cutting``: a slice was destroyed or made.
@@ -216,7 +216,7 @@ class Make:
 class Step:
     """What is under way from now on, what to do now, and what to report. None: nothing."""
 
-    carving: Carving | None = None
+    partitioning: Partitioning | None = None
     action: Destroy | Make | None = None
     outcome: Outcome | None = None
 
@@ -228,30 +228,30 @@ def due(ask: Ask | None, last: Outcome | None) -> Ask | None:
     return None
 
 
-def step(carving: Carving | None, ask: Ask | None, seen: Seen | None, now_ns: int) -> Step:
+def step(partitioning: Partitioning | None, ask: Ask | None, seen: Seen | None, now_ns: int) -> Step:
     """Return the next step. ``ask``: what is due now. ``seen`` None: the driver or kubelet does not answer."""
-    if carving is None:
+    if partitioning is None:
         return Step() if ask is None or seen is None else _begin(ask, seen, now_ns)
-    if not carving.is_cutting:
-        if ask is None or ask.attempt != carving.ask.attempt:
-            return Step(outcome=Outcome(carving.ask.attempt, State.REFUSED, "the attempt was withdrawn"))
-        if now_ns - carving.since_ns >= PATIENCE_NS:
-            return _refuse(carving.ask, f"slices to go were not free within {PATIENCE_NS // _SECOND_NS} s")
+    if not partitioning.is_cutting:
+        if ask is None or ask.attempt != partitioning.ask.attempt:
+            return Step(outcome=Outcome(partitioning.ask.attempt, State.REFUSED, "the attempt was withdrawn"))
+        if now_ns - partitioning.since_ns >= PATIENCE_NS:
+            return _refuse(partitioning.ask, f"slices to go were not free within {PATIENCE_NS // SECOND_NS} s")
     if seen is None:
-        return Step(carving)
-    return _make_again(carving, seen) if carving.error else _cut(carving, seen)
+        return Step(partitioning)
+    return _make_again(partitioning, seen) if partitioning.error else _cut(partitioning, seen)
 
 
-def failed(carving: Carving, action: Destroy | Make, why: str) -> Carving:
+def failed(partitioning: Partitioning, action: Destroy | Make, why: str) -> Partitioning:
     """Take the driver's refusal of an action."""
-    if not carving.error:
-        return replace(carving, is_cutting=True, error=f"{_named(action)}: {why}")
-    return replace(carving, skipped=carving.skipped | {_spot(action)})
+    if not partitioning.error:
+        return replace(partitioning, is_cutting=True, error=f"{_named(action)}: {why}")
+    return replace(partitioning, skipped=partitioning.skipped | {_spot(action)})
 
 
-def done(carving: Carving) -> Carving:
+def done(partitioning: Partitioning) -> Partitioning:
     """Take that the driver did an action."""
-    return replace(carving, is_cutting=True)
+    return replace(partitioning, is_cutting=True)
 
 
 def _begin(ask: Ask, seen: Seen, now_ns: int) -> Step:
@@ -261,47 +261,47 @@ def _begin(ask: Ask, seen: Seen, now_ns: int) -> Step:
     if why := next((user for each in going if (user := seen.user_of(each))), ""):
         return _refuse(ask, why)
     withdrawn = frozenset(uuid for each in going for uuid in each.uuids)
-    began = Carving(ask=ask, before=tuple(sorted(seen.spots)), withdrawn=withdrawn, since_ns=now_ns)
+    began = Partitioning(ask=ask, before=tuple(sorted(seen.spots)), withdrawn=withdrawn, since_ns=now_ns)
     return Step(began, outcome=Outcome(ask.attempt, State.UNDER_WAY))
 
 
-def _cut(carving: Carving, seen: Seen) -> Step:
-    going = _going(carving.ask.layout, seen)
+def _cut(partitioning: Partitioning, seen: Seen) -> Step:
+    going = _going(partitioning.ask.layout, seen)
     if not going:
-        coming = _coming(carving.ask.layout, seen)
+        coming = _coming(partitioning.ask.layout, seen)
         if coming:
-            return Step(carving, Make(coming[0]))
-        return Step(outcome=Outcome(carving.ask.attempt, State.DONE))
-    if _is_clear(carving, going, seen):
-        if carving.clear_ns is None:
-            return Step(replace(carving, clear_ns=seen.at_ns))
-        is_sure = seen.at_ns - carving.clear_ns >= CLEAR_NS
-        return Step(carving, Destroy(going[0]) if is_sure else None)
+            return Step(partitioning, Make(coming[0]))
+        return Step(outcome=Outcome(partitioning.ask.attempt, State.DONE))
+    if _is_clear(partitioning, going, seen):
+        if partitioning.clear_ns is None:
+            return Step(replace(partitioning, clear_ns=seen.at_ns))
+        is_sure = seen.at_ns - partitioning.clear_ns >= CLEAR_NS
+        return Step(partitioning, Destroy(going[0]) if is_sure else None)
     user = next((user for each in going if (user := seen.user_of(each))), "")
-    if user and not carving.is_cutting:
-        return _refuse(carving.ask, user)
-    return Step(replace(carving, clear_ns=None, error=user))
+    if user and not partitioning.is_cutting:
+        return _refuse(partitioning.ask, user)
+    return Step(replace(partitioning, clear_ns=None, error=user))
 
 
-def _is_clear(carving: Carving, going: Sequence[Present], seen: Seen) -> bool:
+def _is_clear(partitioning: Partitioning, going: Sequence[Present], seen: Seen) -> bool:
     """Whether this look shows that nobody has a slice to go, and that none is given any more."""
     uuids = frozenset(uuid for each in going for uuid in each.uuids)
     is_settled = seen.at_ns - seen.kubelet_since_ns >= KUBELET_SETTLES_NS
-    is_withdrawn = uuids <= carving.withdrawn and not uuids & seen.offered
+    is_withdrawn = uuids <= partitioning.withdrawn and not uuids & seen.offered
     return is_settled and is_withdrawn and not any(seen.user_of(each) for each in going)
 
 
-def _make_again(carving: Carving, seen: Seen) -> Step:
+def _make_again(partitioning: Partitioning, seen: Seen) -> Step:
     taken = 0
     for each in seen.present:
         # A GPU instance of a slice that was to be made again, without its compute instance, is made whole.
-        taken |= 0 if not each.uuids and each.spot in carving.before else each.place.bits
-    for spot in _coming(carving.before, seen):
+        taken |= 0 if not each.uuids and each.spot in partitioning.before else each.place.bits
+    for spot in _coming(partitioning.before, seen):
         profile = seen.profiles.get(spot.profile)
         place = next((at for at in profile.places if at.start == spot.start), None) if profile else None
-        if place is not None and not place.bits & taken and spot not in carving.skipped:
-            return Step(carving, Make(spot))
-    return Step(outcome=Outcome(carving.ask.attempt, State.FAILED, carving.error))
+        if place is not None and not place.bits & taken and spot not in partitioning.skipped:
+            return Step(partitioning, Make(spot))
+    return Step(outcome=Outcome(partitioning.ask.attempt, State.FAILED, partitioning.error))
 
 
 def _going(layout: Iterable[Spot], seen: Seen) -> list[Present]:
@@ -332,11 +332,11 @@ class CardReport:
 
     profiles: tuple[MigProfile, ...] = ()
     layout: tuple[SliceStatus, ...] | None = None
-    carving: CarvingStatus | None = None
+    partitioning: PartitioningStatus | None = None
 
     def with_outcome(self, outcome: Outcome | None) -> CardReport:
         """Return it with what became of an attempt since."""
-        return replace(self, carving=self.carving if outcome is None else _told(outcome))
+        return replace(self, partitioning=self.partitioning if outcome is None else _told(outcome))
 
 
 def ask_of(wanted: MigLayout) -> Ask:
@@ -344,7 +344,7 @@ def ask_of(wanted: MigLayout) -> Ask:
     return Ask(wanted.attempt, tuple(Spot(each.start, each.profile) for each in wanted.layout))
 
 
-def outcome_of(told: CarvingStatus) -> Outcome:
+def outcome_of(told: PartitioningStatus) -> Outcome:
     """Read what was reported. A state that is not known is of an attempt that has not ended."""
     state = next((each for each in State if each.value == told.state), State.UNDER_WAY)
     return Outcome(told.attempt, state, told.why)
@@ -368,7 +368,7 @@ def report(seen: Seen, outcome: Outcome | None) -> CardReport:
 def reported(card: CardStatus) -> CardReport:
     """Read what the status of a GpuNode says."""
     layout = None if card.layout is None else tuple(card.layout)
-    return CardReport(tuple(card.profiles or ()), layout, card.carving)
+    return CardReport(tuple(card.profiles or ()), layout, card.partitioning)
 
 
 def _slice(present: Present, seen: Seen) -> SliceStatus:
@@ -381,8 +381,8 @@ def _slice(present: Present, seen: Seen) -> SliceStatus:
     )
 
 
-def _told(outcome: Outcome) -> CarvingStatus:
-    return CarvingStatus(attempt=outcome.attempt, state=outcome.state.value, why=outcome.why)
+def _told(outcome: Outcome) -> PartitioningStatus:
+    return PartitioningStatus(attempt=outcome.attempt, state=outcome.state.value, why=outcome.why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,7 +425,7 @@ def lost(found: GpuNode, uuid: str, card: CardSlices) -> tuple[Spot, ...]:
     if asked is None or told is None:
         return ()
     ask = ask_of(asked)
-    last = None if told.carving is None else outcome_of(told.carving)
+    last = None if told.partitioning is None else outcome_of(told.partitioning)
     if last is not None and last.attempt == ask.attempt and last.state is State.DONE:
         wanted = ask.layout
     elif due(ask, last) is not None and not mistake(ask, card.profiles):

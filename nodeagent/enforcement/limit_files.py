@@ -29,7 +29,7 @@ from gpu.node_use import CAPS
 from kube.client.clock import Clock
 from kube.watch.signal import Signal
 from nodeagent import cdi as cdifiles
-from nodeagent.beat import beat, until_beat
+from nodeagent.aligned_timer import beat, until_beat
 from nodeagent.core.enforcement import container_edits
 from nodeagent.core.enforcement.caps import Tenancy
 from nodeagent.core.enforcement.container_edits import Edits, Lasting, Lingering, merged

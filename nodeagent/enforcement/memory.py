@@ -1,11 +1,12 @@
-"""Has the node's warden go by the caps of books, and tells what it reports: use in the GpuNode, events on pods.
+"""Sends the caps of books to the node's memory enforcer, and writes its reports: use in the GpuNode, events on pods.
 
-Nothing here has a right to pods of tenants: books name them. While no warden reports, their use is not known and nobody
-is ended. Without a warden it tells who holds what, and whose caps others hold (nodeagent/enforcement/limit_files.py).
+Nothing here has a right to pods of tenants: books name them. While no memory enforcer reports, their use is not known
+and nobody is ended. Without a memory enforcer it tells who holds what, and whose caps others hold
+(nodeagent/enforcement/limit_files.py).
 
-The agent's end of the warden's socket: caps down, reports up (nodeagent/socket_link.py).
+The agent's end of the memory enforcer's socket: caps down, reports up (nodeagent/socket_link.py).
 
-What a pod's event says of its processes that the warden ended, or would have ended.
+What a pod's event says of its processes that the memory enforcer ended, or would have ended.
 """
 
 from __future__ import annotations
@@ -22,35 +23,34 @@ from gpu.node_use import CAPS
 from kube.client.clock import Clock, monotonic_ns
 from kube.events import EventRecorder
 from kube.watch.signal import Signal
-from nodeagent.beat import until_beat
+from nodeagent.aligned_timer import until_beat
 from nodeagent.core.enforcement.caps import BY_DRIVER, BY_KILLING, PAUSE_NS, Steady, Tenancy, steadied
 from nodeagent.core.enforcement.messages import Done, Report, read_report, write_caps
 from nodeagent.core.enforcement.overuse import MIB, Key
-from nodeagent.core.enforcement.tenants import Standing, TenantUse
-from nodeagent.core.enforcement.usage import Deeds, Measures
+from nodeagent.core.enforcement.tenants import KillCounts, Measures, TenantTable, TenantUse
 from nodeagent.core.report.status import tenants
-from nodeagent.report.books import Books
 from nodeagent.report.cards import Cards
+from nodeagent.report.devices import Books
 from nodeagent.report.gpunode import Publishing
 from nodeagent.socket_link import SocketLink
 from wire import names
+from wire.api_groups import WARNING
 from wire.core import ObjectReference
 from wire.crds.gpunode import Missing
-from wire.events import WARNING
 from wire.rfc3339 import rfc3339
 
 
-class WardenLink:
+class EnforcerLink:
     """``on_report`` hears each report, ``say`` why a connection ended."""
 
     def __init__(self, path: Path, *, on_report: Callable[[Report], None], say: Callable[[str], None]) -> None:
         self._caps: Mapping[Key, int] = {}
         self._link = SocketLink(
-            path, peer="warden", wanted=write_caps({}), hear=lambda said: on_report(read_report(said)), say=say
+            path, peer="memory enforcer", wanted=write_caps({}), hear=lambda said: on_report(read_report(said)), say=say
         )
 
     def cap(self, caps: Mapping[Key, int]) -> None:
-        """Have the warden go by these caps from now on."""
+        """Have the memory enforcer go by these caps from now on."""
         if caps != self._caps:
             self._caps = dict(caps)
             self._link.want(write_caps(caps))
@@ -68,22 +68,22 @@ _BECAME: Final[Mapping[str, str]] = {
     "other": "was left alone: it is not in the pod any more",
     "refused": "could not be killed: the kernel refused",
 }
-_DRY: Final = "would be killed; the warden is in dry run and kills nobody"
+_DRY: Final = "would be killed; the memory enforcer is in dry run and kills nobody"
 
 
 def note(done: Done) -> str:
     """Return one sentence: use, cap, and what became of the largest process; the others are counted."""
-    deed = done.deed
-    above = f"{deed.used_bytes // MIB} MiB of {_printable(deed.device)} are in use, the cap is {deed.cap_mib} MiB"
-    if not deed.victims:
+    kill = done.kill
+    above = f"{kill.used_bytes // MIB} MiB of {_printable(kill.device)} are in use, the cap is {kill.cap_mib} MiB"
+    if not kill.victims:
         return above
-    process = f"process {_printable(deed.victims[0].name) or 'without a name'}"
-    more = f"; so for {others} more" if (others := len(deed.victims) - 1 + done.more) else ""
+    process = f"process {_printable(kill.victims[0].name) or 'without a name'}"
+    more = f"; so for {others} more" if (others := len(kill.victims) - 1 + done.more) else ""
     return f"{above}: {process} {_became(done)}{more}"
 
 
 def _became(done: Done) -> str:
-    if done.deed.is_dry:
+    if done.kill.is_dry:
         return _DRY
     outcome = done.outcomes[0] if done.outcomes else ""
     return _BECAME.get(outcome, "is in an unknown state")
@@ -102,10 +102,10 @@ _EVERY_S: Final = 10.0
 
 
 class Link(Protocol):
-    """The agent's end of the warden's socket."""
+    """The agent's end of the memory enforcer's socket."""
 
     def cap(self, caps: Mapping[Key, int]) -> None:
-        """Have the warden go by these caps, in MiB, from now on."""
+        """Have the memory enforcer go by these caps, in MiB, from now on."""
         ...
 
     async def run(self) -> None:
@@ -124,12 +124,13 @@ class Connect(Protocol):
 class Limiting:
     """``books`` is to be fed with the node's reservations. ``on_change``: ``back_ends`` or ``missing`` has changed.
 
-    ``warden``: what makes the link to the node's warden, and what tells pods of its deeds; None: there is none.
+    ``enforcer``: what makes the link to the node's memory enforcer, and what tells pods of its kills; None: there is
+    none.
     """
 
     def __init__(
         self,
-        warden: tuple[Connect, EventRecorder] | None,
+        enforcer: tuple[Connect, EventRecorder] | None,
         *,
         cards: Cards,
         publishing: Publishing,
@@ -143,7 +144,7 @@ class Limiting:
         self._on_change = on_change
         self._changed = Signal()
         self._report: Report | None = None
-        self._said = "no warden has reported yet" if warden is not None else ""
+        self._said = "no memory enforcer has reported yet" if enforcer is not None else ""
         self._told: tuple[object, ...] = ()
         #: Why the driver holds nobody's cap, and when that was said last, by the clock of samples.
         self._no_limits = ("", -PAUSE_NS)
@@ -155,24 +156,24 @@ class Limiting:
         self.held = anyio.Event()
         self.on_hold: list[Callable[[], None]] = []
         self.books = Books(self._changed)
-        self.standing = Standing(cap_all=cap_all)
+        self.tenants = TenantTable(cap_all=cap_all)
         self._link: Link | None = None
         self._events: EventRecorder | None = None
-        if warden is not None:
-            connect, self._events = warden
+        if enforcer is not None:
+            connect, self._events = enforcer
             self._link = connect(on_report=self._hear, say=self._say)
 
     def measures(self) -> Measures:
         """What an exporter shows now."""
-        return self.standing.measures(monotonic_ns())
+        return self.tenants.measures(monotonic_ns())
 
-    def deeds(self) -> Deeds:
-        """How many deeds the warden has reported."""
-        return self.standing.deeds
+    def kills(self) -> KillCounts:
+        """How many kills the memory enforcer has reported."""
+        return self.tenants.kills
 
     @property
     def back_ends(self) -> list[str]:
-        """What the warden limits by here, in the words of ``status.agent.backEnds``."""
+        """What the memory enforcer limits by here, in the words of ``status.agent.backEnds``."""
         ends, _ = self._state()
         return [*([BY_DRIVER] if self._by_driver() == "" else []), *([BY_KILLING] if ends else [])]
 
@@ -188,13 +189,13 @@ class Limiting:
 
     def place(self, in_place: Mapping[str, Collection[Key]]) -> None:
         """Take in whose caps hold, by the back end that holds them."""
-        if self.standing.place(in_place):
+        if self.tenants.place(in_place):
             self._changed.set()
 
     async def run(self) -> None:
         """Work until cancelled; to be started when ``books`` are known.
 
-        A warden is sent no fewer caps than there are: it goes by the last ones until devices are known, too.
+        A memory enforcer is sent no fewer caps than there are: it goes by the last ones until devices are known, too.
         """
         is_connected = False
         async with anyio.create_task_group() as tasks:
@@ -210,7 +211,7 @@ class Limiting:
                     await self._changed.wait()
 
     def _hold(self) -> None:
-        caps = self.standing.hold(self.books.reservations.values(), self._cards.memory_mib)
+        caps = self.tenants.hold(self.books.reservations.values(), self._cards.memory_mib)
         if self._link is not None:
             self._link.cap(caps)
         self.held.set()
@@ -218,7 +219,7 @@ class Limiting:
             tell()
 
     def _tell(self) -> None:
-        uses = self._steadied(self.standing.tenants(monotonic_ns()))
+        uses = self._steadied(self.tenants.tenants(monotonic_ns()))
         self._publishing.tell(tenants=tenants(uses, self._idle_since(uses)))
         if self._told != (state := (*self._state(), self._by_driver())):
             self._told = state
@@ -245,7 +246,7 @@ class Limiting:
         if (together := report.told_together) and not (before and before.told_together):
             _log.warning("there are too many processes for a report: %d of them are told together", together)
         self._hear_of_limits(report)
-        for tenancy, done in self.standing.hear(report):
+        for tenancy, done in self.tenants.hear(report):
             self._note(tenancy, note(done))
         if before is None or _judges(before) != _judges(report):
             self._changed.set()
@@ -278,17 +279,17 @@ class Limiting:
         _log.warning("over-use of GPU memory is not ended: %s", why)
 
     def _state(self) -> tuple[bool, str]:
-        """Whether over-use is ended now, and why not; no reason where there is no warden."""
-        report = self.standing.fresh(monotonic_ns())
+        """Whether over-use is ended now, and why not; no reason where there is no memory enforcer."""
+        report = self.tenants.fresh(monotonic_ns())
         if report is None:
             return False, self._said
         if report.is_dry:
-            return False, "the warden is in dry run: it reports and ends nobody"
+            return False, "the memory enforcer is in dry run: it reports and ends nobody"
         return True, ""
 
     def _by_driver(self) -> str | None:
         """Why the driver can hold no cap; "": it can; None: it is not asked to."""
-        report = self.standing.fresh(monotonic_ns())
+        report = self.tenants.fresh(monotonic_ns())
         return None if report is None or report.driver is None else self._no_limits[0]
 
 

@@ -19,7 +19,7 @@ from anyio.abc import SocketListener, SocketStream, TaskGroup
 
 from kube.watch.signal import Signal
 from nodeagent import cdi as cdifiles
-from nodeagent.beat import until_beat
+from nodeagent.aligned_timer import until_beat
 from nodeagent.core.enforcement import tenants as viewfile
 from nodeagent.core.enforcement.container_edits import Leftovers
 from nodeagent.core.enforcement.tenants import MOST_BYTES, OwnShare, answer, refusal, refused

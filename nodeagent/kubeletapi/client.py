@@ -4,15 +4,17 @@ kubelet answers from its device manager, from a pod's admission on and whether o
 kubelet 1.36, pkg/kubelet/apis/podresources/server_v1.go. ``Get`` is on by default from 1.34; before that kubelet
 answers that it is disabled, and ``List`` is used. kubelet answers 100 requests a second, of all its clients.
 
-Messages of gRPC as the bytes that they are: what is in them, the modules of the messages know.
-
-Unix sockets in kubelet's folder of device plug-ins: which kubelet one belongs to, and whether somebody listens.
+Messages are read from their bytes (wire/protobuf.py); field numbers as in k8s.io/kubelet/pkg/apis/podresources/v1.
+Devices alone are read: CPUs, memory, NUMA nodes and what DRA gave are skipped. What is read comes from kubelet, which
+is trusted. Sockets in kubelet's folder of device plug-ins say which kubelet one belongs to, and whether somebody
+listens.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -24,9 +26,87 @@ from grpclib.encoding.base import CodecBase
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 from typing_extensions import override
 
-from nodeagent.kubeletapi import podresources
-from nodeagent.kubeletapi.podresources import Devices, PodDevices
-from wire.protobuf import Malformed
+from wire.protobuf import Malformed, message, parts, strings, text
+
+#: Where kubelet listens, under any root folder.
+SOCKET: Final = "/var/lib/kubelet/pod-resources/kubelet.sock"
+SERVICE: Final = "/v1.PodResourcesLister"
+LIST: Final = f"{SERVICE}/List"
+GET: Final = f"{SERVICE}/Get"
+ALLOCATABLE: Final = f"{SERVICE}/GetAllocatableResources"
+#: Requests without fields.
+NOTHING: Final = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Devices:
+    """Devices of one resource: their ids, as the device plug-in names them."""
+
+    resource: str
+    ids: tuple[str, ...]
+
+    @classmethod
+    def decode(cls, content: bytes) -> Devices:
+        """Read a ContainerDevices. Raises Malformed."""
+        return cls(_text(content, 1), tuple(strings(content, 2)))
+
+
+@dataclass(frozen=True, slots=True)
+class PodDevices:
+    """What the containers of a pod were given, in any order. The API tells no UID: a name may have had other pods."""
+
+    namespace: str
+    name: str
+    devices: tuple[Devices, ...]
+
+    @classmethod
+    def decode(cls, content: bytes) -> PodDevices:
+        """Read a PodResources. Raises Malformed."""
+        found = (Devices.decode(each) for container in parts(content, 3) for each in parts(container, 2))
+        return cls(namespace=_text(content, 2), name=_text(content, 1), devices=tuple(found))
+
+
+def asked(namespace: str, name: str) -> bytes:
+    """Return a GetPodResourcesRequest."""
+    return text(1, name) + text(2, namespace)
+
+
+def got(content: bytes) -> PodDevices:
+    """Read a GetPodResourcesResponse. Raises Malformed."""
+    return PodDevices.decode(b"".join(parts(content, 1)))
+
+
+def listed(content: bytes) -> tuple[PodDevices, ...]:
+    """Read a ListPodResourcesResponse. Raises Malformed."""
+    return tuple(PodDevices.decode(each) for each in parts(content, 1))
+
+
+def allocatable(content: bytes) -> tuple[Devices, ...]:
+    """Read the devices of an AllocatableResourcesResponse. Raises Malformed.
+
+    A resource comes in several pieces where its devices are on several NUMA nodes.
+    """
+    return tuple(Devices.decode(each) for each in parts(content, 1))
+
+
+def encoded(pod: PodDevices) -> bytes:
+    """Return a PodResources as kubelet writes it, in one container: for those who play kubelet."""
+    content = b"".join(
+        message(2, text(1, each.resource) + b"".join(message(2, id_.encode()) for id_ in each.ids))
+        for each in pod.devices
+    )
+    return text(1, pod.name) + text(2, pod.namespace) + message(3, text(1, "main") + content)
+
+
+def _text(content: bytes, number: int) -> str:
+    """Return a string field: of several values the last counts, as in all of Protocol Buffers."""
+    found = strings(content, number)
+    return found[-1] if found else ""
+
+
+#: What a call raises that got no answer. grpclib raises AssertionError or AttributeError where a connection is lost
+#: between its opening and the request.
+UNANSWERED: Final = (OSError, TimeoutError, StreamTerminatedError, ProtocolError, AssertionError, AttributeError)
 
 
 class BytesCodec(CodecBase):
@@ -107,7 +187,7 @@ class PodResources:
         life = self.life()
         if life is None or life != self._without_get:
             try:
-                answer = await self._call(podresources.GET, podresources.asked(namespace, name), _GET_WITHIN_S)
+                answer = await self._call(GET, asked(namespace, name), _GET_WITHIN_S)
             except GRPCError as error:
                 said = error.message or ""
                 if _NOT_FOUND in said:
@@ -116,16 +196,16 @@ class PodResources:
                     raise Unanswered(f"Get: {error.status.name}: {said}") from error
                 self._without_get = life
             else:
-                return _read(podresources.got, answer)
+                return _read(got, answer)
         return next((pod for pod in await self.list() if (pod.namespace, pod.name) == (namespace, name)), None)
 
     async def list(self) -> tuple[PodDevices, ...]:
         """Return what all pods were given. Raises Unanswered."""
-        return _read(podresources.listed, await self._asked(podresources.LIST))
+        return _read(listed, await self._asked(LIST))
 
     async def allocatable(self) -> tuple[Devices, ...]:
         """Return all devices that kubelet knows. Raises Unanswered."""
-        return _read(podresources.allocatable, await self._asked(podresources.ALLOCATABLE))
+        return _read(allocatable, await self._asked(ALLOCATABLE))
 
     async def resources(self) -> frozenset[str] | None:
         """Return the names of all resources that kubelet has devices of; None: it does not say."""
@@ -136,7 +216,7 @@ class PodResources:
 
     async def _asked(self, method: str) -> bytes:
         try:
-            return await self._call(method, podresources.NOTHING, _LIST_WITHIN_S)
+            return await self._call(method, NOTHING, _LIST_WITHIN_S)
         except GRPCError as error:
             raise Unanswered(f"{method.rpartition('/')[2]}: {error.status.name}: {error.message}") from error
 
@@ -145,7 +225,7 @@ class PodResources:
         call: UnaryUnaryMethod[bytes, bytes] = UnaryUnaryMethod(self._to_this_kubelet(), method, bytes, bytes)
         try:
             return await call(request, timeout=within_s)
-        except (OSError, TimeoutError, StreamTerminatedError, ProtocolError, AssertionError) as error:
+        except UNANSWERED as error:
             said = str(error) or type(error).__name__
             raise Unanswered(f"{method.rpartition('/')[2]}: {self._socket}: {said}") from error
 

@@ -5,6 +5,7 @@ Introduces a device plug-in to kubelet, and asks the sockets of others whether a
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,15 +14,16 @@ from typing import Any, Final, Protocol, Self
 from weakref import WeakSet
 
 import anyio
+from anyio.lowlevel import cancel_shielded_checkpoint
 from grpclib.client import Channel, UnaryUnaryMethod
 from grpclib.const import Cardinality, Handler, Status
-from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
+from grpclib.exceptions import GRPCError
 from grpclib.protocol import H2Protocol
 from grpclib.server import Server, Stream
 from typing_extensions import override
 
 from nodeagent.kubeletapi import deviceplugin
-from nodeagent.kubeletapi.client import BytesCodec, identity
+from nodeagent.kubeletapi.client import UNANSWERED, BytesCodec, identity
 from nodeagent.kubeletapi.deviceplugin import (
     NOTHING,
     PLUGIN_SERVICE,
@@ -35,7 +37,6 @@ from wire.protobuf import Malformed
 
 _WITHIN_S: Final = 5.0
 _OPTIONS: Final = f"/{deviceplugin.PLUGIN_SERVICE}/GetDevicePluginOptions"
-_UNANSWERED: Final = (OSError, TimeoutError, StreamTerminatedError, ProtocolError, AssertionError)
 
 
 class NotRegistered(Exception):
@@ -52,7 +53,7 @@ async def register(folder: Path, endpoint: str, resource: str) -> None:
         await _call(folder / deviceplugin.KUBELET_SOCKET, deviceplugin.REGISTER, request.encode())
     except GRPCError as error:
         raise NotRegistered(f"{error.status.name}: {error.message}") from error
-    except _UNANSWERED as error:
+    except UNANSWERED as error:
         raise NotRegistered(str(error) or type(error).__name__) from error
 
 
@@ -60,7 +61,7 @@ async def is_plugin(socket: Path) -> bool:
     """Whether a device plug-in answers at a socket. Any program that speaks its protocol counts."""
     try:
         await _call(socket, _OPTIONS, deviceplugin.NOTHING)
-    except (GRPCError, *_UNANSWERED):
+    except (GRPCError, *UNANSWERED):
         return False
     return True
 
@@ -98,10 +99,18 @@ class Answers(Protocol):
         ...
 
 
-class _Server(Server):
+class Servable(Protocol):
+    """What grpclib serves."""
+
+    def __mapping__(self) -> dict[str, Handler]:
+        """Return what handles each path."""
+        ...
+
+
+class ClosingServer(Server):
     """Closes its connections, too: grpclib's leaves them to the other side, which may never close them."""
 
-    def __init__(self, service: PluginService) -> None:
+    def __init__(self, service: Servable) -> None:
         super().__init__([service], codec=BytesCodec())
         self._protocols: WeakSet[H2Protocol] = WeakSet()
 
@@ -113,12 +122,20 @@ class _Server(Server):
 
     async def end(self) -> None:
         """Stop listening, end all calls, and close all connections."""
+        await self._stop_accepting()
         self.close()
         # From Python 3.12 on, waiting for the end includes the end of all connections.
         for protocol in [each for each in self._protocols if hasattr(each, "processor")]:
             protocol.processor.close("the service has ended")
         with anyio.move_on_after(_CLOSES_WITHIN_S, shield=True):
             await self.wait_closed()
+
+    async def _stop_accepting(self) -> None:
+        """Give each accepted connection its protocol: asyncio leaks the socket of one that meets a closed server."""
+        if isinstance(self._server, asyncio.Server):
+            for listening in self._server.sockets:
+                self._loop.remove_reader(listening)
+            await cancel_shielded_checkpoint()
 
 
 class PluginService:
@@ -130,7 +147,7 @@ class PluginService:
     def __init__(self, socket: Path, answers: Answers) -> None:
         self._socket = socket
         self._answers = answers
-        self._server: _Server | None = None
+        self._server: ClosingServer | None = None
         self._identity: tuple[int, int] | None = None
         self._streams = 0
         self._changed = anyio.Event()
@@ -138,7 +155,7 @@ class PluginService:
         self.left = anyio.Event()
 
     async def __aenter__(self) -> Self:
-        self._server = _Server(self)
+        self._server = ClosingServer(self)
         self._socket.unlink(missing_ok=True)
         await self._server.start(path=str(self._socket))
         self._socket.chmod(0o600)

@@ -25,11 +25,11 @@ from nodeagent.core.mig_partitioning import (
     Ask,
     CardReport,
     CardSlices,
-    Carving,
     Destroy,
     Make,
     NotDone,
     Outcome,
+    Partitioning,
     Restored,
     Seen,
     Spot,
@@ -46,9 +46,8 @@ from nodeagent.core.mig_partitioning import (
     reported,
     step,
 )
-from nodeagent.core.plugin.resources import uuid_of
-from nodeagent.kubeletapi.client import Life, Unanswered
-from nodeagent.kubeletapi.podresources import Devices, PodDevices
+from nodeagent.core.plugin.settings import uuid_of
+from nodeagent.kubeletapi.client import Devices, Life, PodDevices, Unanswered
 from wire.crds.gpunode import GpuNode
 
 _log: Final = logging.getLogger(__name__)
@@ -181,7 +180,7 @@ class Driver(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CarvingPace:
+class PartitioningPace:
     """Seconds: between two looks for something to do, between two looks at rest, between two steps."""
 
     poll_s: float = 1.0
@@ -189,7 +188,7 @@ class CarvingPace:
     step_s: float = 0.5
 
 
-class Carver(Slices):
+class GpuPartitioner(Slices):
     """``gpu_node``: the node's GpuNode as it was seen last; None: no layout is asked for, or none may be.
 
     ``booked``: UUIDs that reservations name. ``told`` is called when a report or ``trouble`` has changed, ``heard``
@@ -205,7 +204,7 @@ class Carver(Slices):
         booked: Callable[[], Collection[str]],
         told: Callable[[], None],
         heard: Callable[[str, Outcome], None],
-        pace: CarvingPace | None = None,
+        pace: PartitioningPace | None = None,
         now_ns: Callable[[], int] = monotonic_ns,
     ) -> None:
         self._driver = driver
@@ -217,8 +216,8 @@ class Carver(Slices):
         self._heard = heard
         #: Set before ``restore``; None: nothing is made again after a reboot.
         self.restoring: Restoring | None = None
-        self._pace = pace or CarvingPace()
-        self._carvings: dict[str, Carving] = {}
+        self._pace = pace or PartitioningPace()
+        self._partitionings: dict[str, Partitioning] = {}
         self._outcomes: dict[str, Outcome] = {}
         self._life: Life = None
         self._life_since_ns = 0
@@ -235,7 +234,7 @@ class Carver(Slices):
     @property
     @override
     def withdrawn(self) -> frozenset[str]:
-        return frozenset(self._gone).union(*(each.withdrawn for each in self._carvings.values()))
+        return frozenset(self._gone).union(*(each.withdrawn for each in self._partitionings.values()))
 
     @property
     @override
@@ -249,9 +248,9 @@ class Carver(Slices):
     def seed(self, found: GpuNode | None) -> None:
         """Take what an agent before this one reported. What is known better stays."""
         for card in (found.status.cards or ()) if found is not None else ():
-            if card.carving is not None:
-                self._outcomes.setdefault(card.uuid, outcome_of(card.carving))
-            if card.layout is not None or card.carving is not None:
+            if card.partitioning is not None:
+                self._outcomes.setdefault(card.uuid, outcome_of(card.partitioning))
+            if card.layout is not None or card.partitioning is not None:
                 self.reports = {card.uuid: reported(card), **self.reports}
         self._told()
 
@@ -289,10 +288,10 @@ class Carver(Slices):
         return bool(changed)
 
     async def run(self) -> None:
-        """Carve until cancelled. What was begun goes on with the next call."""
+        """Partition until cancelled. What was begun goes on with the next call."""
         while True:
             await self._round()
-            wait_s = self._pace.step_s if self._carvings else self._pace.rest_s
+            wait_s = self._pace.step_s if self._partitionings else self._pace.rest_s
             due_s = anyio.current_time() + wait_s
             while anyio.current_time() < due_s:
                 await anyio.sleep(min(self._pace.poll_s, wait_s))
@@ -310,7 +309,7 @@ class Carver(Slices):
         asks, seen = self._asks(), await self._look()
         if await self._has_restored(seen):
             seen = await self._look()
-        for uuid in sorted({*asks, *self._carvings}):
+        for uuid in sorted({*asks, *self._partitionings}):
             await self._step(uuid, asks.get(uuid), seen.get(uuid))
         self._report(seen)
 
@@ -323,12 +322,12 @@ class Carver(Slices):
         return await self._made_again(self.restoring, found, cards)
 
     async def _step(self, uuid: str, ask: Ask | None, seen: Seen | None) -> None:
-        found = step(self._carvings.get(uuid), ask, seen, self._now_ns())
-        self._keep(uuid, found.carving)
+        found = step(self._partitionings.get(uuid), ask, seen, self._now_ns())
+        self._keep(uuid, found.partitioning)
         if found.outcome is not None:
             self._end(uuid, found.outcome)
-        if found.action is not None and found.carving is not None:
-            self._keep(uuid, await self._do(uuid, found.carving, found.action))
+        if found.action is not None and found.partitioning is not None:
+            self._keep(uuid, await self._do(uuid, found.partitioning, found.action))
 
     def _end(self, uuid: str, outcome: Outcome) -> None:
         self._outcomes[uuid] = outcome
@@ -337,13 +336,13 @@ class Carver(Slices):
         _log.info("MIG layout of %s: %s %s", uuid, outcome.state.value, outcome.why)
         self._heard(uuid, outcome)
 
-    def _keep(self, uuid: str, carving: Carving | None) -> None:
-        if carving is None:
-            self._carvings.pop(uuid, None)
+    def _keep(self, uuid: str, partitioning: Partitioning | None) -> None:
+        if partitioning is None:
+            self._partitionings.pop(uuid, None)
         else:
-            self._carvings[uuid] = carving
+            self._partitionings[uuid] = partitioning
 
-    async def _do(self, uuid: str, carving: Carving, action: Destroy | Make) -> Carving:
+    async def _do(self, uuid: str, partitioning: Partitioning, action: Destroy | Make) -> Partitioning:
         if isinstance(action, Destroy):
             # Also if the driver does it and does not answer.
             self._gone |= dict.fromkeys(action.present.uuids, self._generation + 1)
@@ -354,10 +353,10 @@ class Carver(Slices):
                 await self._driver.make(uuid, action.spot)
         except NotDone as error:
             _log.warning("MIG layout of %s: %s", uuid, error)
-            return failed(carving, action, str(error))
+            return failed(partitioning, action, str(error))
         finally:
             self._generation += 1
-        return done(carving)
+        return done(partitioning)
 
     async def _look(self) -> dict[str, Seen]:
         """Ask kubelet, then the driver: a pod that kubelet does not list by then has no process either."""

@@ -1,6 +1,6 @@
-"""The back end MPS: tenants' namespaces, which the keeper of the node makes and reads back (nodeagent/mps/mps_daemon/).
+"""The back end MPS: tenants' namespaces, which the MPS daemon makes and reads back (nodeagent/mps/mps_daemon/).
 
-A container is given its namespace's folder once the keeper has reported that it has its limits, and not before: a
+A container is given its namespace's folder once the MPS daemon has reported that it has its limits, and not before: a
 namespace without limits has the whole GPU, and a program that finds no socket runs without MPS.
 
 What a tenant by its books is held to by MPS, and what its container gets for it. Pure.
@@ -47,9 +47,9 @@ def limits_wanted(tenant: Sequence[Tenancy]) -> Wanted | None:
 def edits(of: Wanted, pipes: PurePosixPath) -> Edits:
     """Return what a tenant's container gets.
 
-    The folder is where the daemon has it, and read-only: nobody in the container puts another socket in its place.
-    The container sees one GPU, its number 0. A pod's own entry for a GPU that is not there would make the client drop
-    the namespace's memory limit as well, so the variables are replaced.
+    The folder is where the control daemon has it, and read-only: nobody in the container puts another socket in its
+    place. The container sees one GPU, its number 0. A pod's own entry for a GPU that is not there would make the client
+    drop the namespace's memory limit as well, so the variables are replaced.
     """
     its = control.folder(pipes, of)
     env = {names.ENV_MPS_PIPES: str(its), names.ENV_MPS_PERCENT: str(of.compute_percent)}
@@ -59,33 +59,33 @@ def edits(of: Wanted, pipes: PurePosixPath) -> Edits:
 
 
 _log: Final = logging.getLogger(__name__)
-#: A keeper reports every 5 s, or later by its administrator's choice. One that is silent for longer hangs.
+#: An MPS daemon reports every 5 s, or later by its administrator's choice. One that is silent for longer hangs.
 SILENT_S: Final = 90.0
 #: A pod may be in no book while a lost reservation is made again. A container that runs can't be given another folder.
 KEPT_S: Final = 600.0
 
 
 class Mps:
-    """``socket``: the keeper's. ``pipes``: the daemon's pipe directory, at the same path on the host."""
+    """``socket``: the MPS daemon's. ``pipes``: the control daemon's pipe directory, at the same path on the host."""
 
     name = control.NAME
 
     def __init__(self, socket: Path, pipes: PurePosixPath) -> None:
         self._pipes = pipes
         self._wanted: dict[str, Wanted] = {}
-        #: None before books are known. An empty list would have the keeper delete namespaces of the last agent.
+        #: None before books are known. An empty list would have the MPS daemon delete namespaces of the last agent.
         self._sent: tuple[Wanted, ...] | None = None
         self._held: Mapping[Key, Held] = {}
-        self._why = "no MPS keeper has reported yet"
+        self._why = "no MPS daemon has reported yet"
         self._is_down = False
         self._reported_gone: tuple[str, ...] = ()
         self._lingering = Lingering(KEPT_S)
         self._heard_s: float | None = None
         self._on_change: Callable[[], None] = lambda: None
-        self._link = SocketLink(socket, peer="MPS keeper", wanted=None, hear=self._hear, say=self._lose)
+        self._link = SocketLink(socket, peer="MPS daemon", wanted=None, hear=self._hear, say=self._lose)
 
     async def run(self, on_change: Callable[[], None]) -> None:
-        """Stay connected to the keeper until cancelled; call ``on_change`` when it reports something new."""
+        """Stay connected to the MPS daemon until cancelled; call ``on_change`` when it reports something new."""
         self._on_change = on_change
         await self._link.run()
 
@@ -93,7 +93,7 @@ class Mps:
         """Return why no tenant can be limited. Trouble of one GPU is that of its tenants alone (``is_ready``)."""
         if self._heard_s is None or self._is_down:
             return self._why
-        return "" if self._is_heard() else f"the MPS keeper has been silent for {SILENT_S:g} s"
+        return "" if self._is_heard() else f"the MPS daemon has been silent for {SILENT_S:g} s"
 
     def edits(self, tenant: Sequence[Tenancy]) -> Edits | None:
         """Return the folder of the tenant's namespace, and variables."""
@@ -101,17 +101,17 @@ class Mps:
         return None if wanted is None else edits(wanted, self._pipes)
 
     def is_ready(self, tenant: Sequence[Tenancy]) -> bool:
-        """Whether the keeper has read back the limits that these books have."""
+        """Whether the MPS daemon has read back the limits that these books have."""
         wanted = limits_wanted(tenant)
         return wanted is None or self._holding(wanted) is not None
 
     def prepare(self, tenants: Tenants) -> None:
-        """Have the keeper make namespaces for tenants."""
+        """Have the MPS daemon make namespaces for tenants."""
         self._wanted |= {pod: wanted for pod, held in tenants.items() if (wanted := limits_wanted(held)) is not None}
         self._send()
 
     def tidy(self, kept: Collection[str], now_s: float) -> None:
-        """Have the keeper delete namespaces of others, once they have no client."""
+        """Have the MPS daemon delete namespaces of others, once they have no client."""
         lingering = self._lingering.take(kept, now_s)
         self._wanted = {pod: wanted for pod, wanted in self._wanted.items() if pod in lingering}
         if self._sent is not None:
@@ -129,10 +129,13 @@ class Mps:
         }
 
     def ill(self, tenants: Tenants) -> Mapping[str, str]:
-        """Return GPUs of tenants whose server is gone. All of them, where no daemon serves or no keeper answers."""
+        """Return GPUs of tenants whose server is gone.
+
+        All of them, where no control daemon serves or no MPS daemon answers.
+        """
         devices = {one.device for held in tenants.values() if (one := limits_wanted(held)) is not None}
         if not self._is_heard():
-            why = "the MPS keeper does not answer"
+            why = "the MPS daemon does not answer"
         elif self._is_down:
             why = "no MPS daemon serves the node"
         else:
@@ -159,7 +162,7 @@ class Mps:
     def _take(self, report: Report) -> None:
         held = {one.wanted.key: one for one in report.held}
         if report.why and report.why != self._why:
-            _log.warning("the MPS keeper reports: %s", report.why)
+            _log.warning("the MPS daemon reports: %s", report.why)
         now = held, report.is_down, report.gone
         is_new = now != (self._held, self._is_down, self._reported_gone) or self._heard_s is None
         self._held, self._is_down, self._reported_gone = now
@@ -169,6 +172,6 @@ class Mps:
             self._on_change()
 
     def _lose(self, why: str) -> None:
-        """Nobody is known to be held without a keeper: its daemon may have ended with it."""
+        """Nobody is known to be held without an MPS daemon: its control daemon may have ended with it."""
         self._held, self._why, self._heard_s = {}, why, None
         self._on_change()

@@ -24,13 +24,22 @@ from anyio.abc import TaskGroup
 
 from kube.client.clock import monotonic_ns
 from nodeagent import cdi
-from nodeagent.beat import beat
-from nodeagent.core.plugin.allocation import COMMON_FILES, Place, Refused, allocate, preferred
+from nodeagent.aligned_timer import beat
 from nodeagent.core.plugin.health import Look
 from nodeagent.core.plugin.labels import Driver, node_labels
-from nodeagent.core.plugin.offer import Offering, Remembered, Served, decoded, encoded
-from nodeagent.core.plugin.resources import uuid_of
-from nodeagent.core.plugin.settings import Mistake, PluginSettings
+from nodeagent.core.plugin.offer import (
+    COMMON_FILES,
+    Offering,
+    Place,
+    Refused,
+    Remembered,
+    Served,
+    allocate,
+    decoded,
+    encoded,
+    preferred,
+)
+from nodeagent.core.plugin.settings import Mistake, PluginSettings, uuid_of
 from nodeagent.core.plugin.settings_file import MOST_BYTES
 from nodeagent.driver_thread import OneQuestion
 from nodeagent.kubeletapi.deviceplugin import (

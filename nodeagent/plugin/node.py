@@ -20,9 +20,9 @@ import anyio
 import msgspec
 
 from kube.client.api import Api
-from kube.client.backoff import Backoff, BackoffRange
 from kube.client.errors import ApiError
 from kube.client.resources import NODES
+from kube.client.retry import Backoff, BackoffRange
 from kube.watch.signal import Signal
 from nodeagent.core.plugin.labels import changes
 from nodeagent.core.plugin.settings import Mistake, shown

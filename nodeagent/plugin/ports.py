@@ -18,12 +18,11 @@ from typing import Final, Protocol
 import anyio
 
 from nodeagent import cdi as cdifiles
-from nodeagent.beat import until_beat
+from nodeagent.aligned_timer import until_beat
 from nodeagent.core.devices import Card, Slice, Slices
-from nodeagent.core.plugin.allocation import Place
 from nodeagent.core.plugin.health import Health, Look
 from nodeagent.core.plugin.labels import Driver
-from nodeagent.core.plugin.offer import Fault
+from nodeagent.core.plugin.offer import Fault, Place
 from nodeagent.core.plugin.settings import Mistake
 from nodeagent.kubeletapi.client import identity, is_served
 from nodeagent.kubeletapi.deviceplugin import KUBELET_SOCKET

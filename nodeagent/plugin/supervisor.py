@@ -19,7 +19,7 @@ from kube.events import EventRecorder
 from nodeagent.core.devices import Slices
 from nodeagent.core.plugin.health import Health
 from nodeagent.core.plugin.settings import Mistake
-from nodeagent.mig.partitioning import Carver
+from nodeagent.mig.partitioning import GpuPartitioner
 from nodeagent.plugin.node import Labelling, NodeSources
 from nodeagent.plugin.ports import Allocatable, Observer, Sources
 from nodeagent.report.gpunode import NodeEvents
@@ -185,16 +185,16 @@ class OwnPlugin:
         allocatable: Allocatable,
         reports: Reports,
         labelling: Labelling,
-        carver: Carver | None = None,
+        partitioner: GpuPartitioner | None = None,
         wanted: Callable[[], Collection[str]] = tuple,
     ) -> None:
         self._serve = serve
         self._node_read = node_read
         self._said = said
-        self._carver = carver
+        self._partitioner = partitioner
         #: Set when slices that a reboot took were made again.
         self._restored = anyio.Event()
-        slices = Slices() if carver is None else carver
+        slices = Slices() if partitioner is None else partitioner
         self._sources = Sources(
             file=said.file, allocatable=allocatable, cleared=said.cleared, wanted=wanted, slices=slices
         )
@@ -209,11 +209,11 @@ class OwnPlugin:
 
     def layouts(self) -> Mapping[str, int]:
         """Return how many MIG layouts it was asked for, by what became of them; nothing where it makes none."""
-        return {} if self._carver is None else self._carver.counts
+        return {} if self._partitioner is None else self._partitioner.counts
 
     def missing(self) -> list[Missing]:
         """Say what it can't do, and why."""
-        trouble = "" if self._carver is None else self._carver.trouble
+        trouble = "" if self._partitioner is None else self._partitioner.trouble
         return [*self._reports.missing(), *([Missing(what=MIG_ON_DEMAND, why=trouble)] if trouble else [])]
 
     def card_health(self) -> Mapping[str, CardHealth]:
@@ -231,8 +231,8 @@ class OwnPlugin:
             await self._node_read.wait()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._labelling.run)
-            if self._carver is not None:
-                tasks.start_soon(self._carve, self._carver)
+            if self._partitioner is not None:
+                tasks.start_soon(self._partition, self._partitioner)
                 # kubelet is to see the slices of before a reboot at once; it does not wait long for an API server.
                 with anyio.move_on_after(_RESTORED_WITHIN_S):
                     await self._restored.wait()
@@ -247,13 +247,13 @@ class OwnPlugin:
                 self._reports.stopped(f"{why}; started again in {_AGAIN_S:.0f} s")
                 await anyio.sleep(_AGAIN_S)
 
-    async def _carve(self, carver: Carver) -> None:
-        """Make slices that a reboot took, then carve until cancelled; after an error again."""
+    async def _partition(self, partitioner: GpuPartitioner) -> None:
+        """Make slices that a reboot took, then partition until cancelled; after an error again."""
         while True:
             try:
-                await carver.restore()
+                await partitioner.restore()
                 self._restored.set()
-                await carver.run()
+                await partitioner.run()
             except Exception:  # noqa: BLE001 - as above
                 _log.exception("MIG slices are not made, and are looked at again in %.0f s", _AGAIN_S)
             await anyio.sleep(_AGAIN_S)

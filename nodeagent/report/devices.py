@@ -1,6 +1,8 @@
-"""Tells the devices of this node's reservation pods as soon as kubelet has given them: the device reporter.
+"""Reports the devices of this node's reservation pods as soon as kubelet has given them: the device reporter.
 
-What may be told is decided in nodeagent/core/report/devices.py.
+The reservations of this node with their books, as the API server shows them, say who holds what of its GPUs, and which
+GPUs they are opened for while kubelet has not given them one (docs/design/opening.md). What may be reported is decided
+in nodeagent/core/report/devices.py.
 """
 
 from __future__ import annotations
@@ -8,41 +10,124 @@ from __future__ import annotations
 import logging
 import math
 import random
-from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Protocol, TypeAlias
 
 import anyio
+import msgspec
 from typing_extensions import override
 
+from gpu import container_devices, reservation
+from gpu.container_devices import Pin
+from gpu.reservation import Reservation
 from kube.client.api import Api
 from kube.client.errors import ApiError, Conflict, Forbidden, NotFound
 from kube.client.resources import PODS
-from kube.telemetry.logevents import LogEvent, about
+from kube.telemetry.logevents import EventSink, LogEvent, about
 from kube.watch.reflector import Reflector, Sink, Tee
 from kube.watch.signal import Signal
-from nodeagent.beat import beat
+from nodeagent.aligned_timer import beat
+from nodeagent.core.devices import Card
 from nodeagent.core.report.devices import Asking, Given, Held, Outcome, Verdict, held, held_back, judge
-from nodeagent.kubeletapi.client import Life, Unanswered
-from nodeagent.kubeletapi.podresources import PodDevices
+from nodeagent.kubeletapi.client import Life, PodDevices, Unanswered
 from nodeagent.report.cards import Cards
 from wire import names
 from wire.core import Pod
 
 
-class Observer:
-    """Told of what happens. This one does nothing with it."""
+class Books(Sink[Pod, Reservation]):
+    """``reservations``: by the pod's UID. ``changed`` is set when one has come, changed or gone."""
 
-    def witnessed(self, outcome: Outcome) -> None:
-        """Kubelet has answered about a reservation pod, and what follows is written."""
+    def __init__(self, changed: Signal) -> None:
+        self._changed = changed
+        self.reservations: dict[str, Reservation] = {}
 
-    def told(self, took_s: float) -> None:
-        """A device was told, so long after the agent saw that kubelet had admitted the pod."""
+    def pods(self) -> frozenset[str]:
+        """Return the UIDs of all pods that have an entry."""
+        books = (one.book for one in self.reservations.values() if one.book is not None)
+        return frozenset(uid for book in books for uid in book.entries)
 
-    def unanswered(self) -> None:
-        """No answer came from kubelet, or none that can be read."""
+    @override
+    def keep(self, obj: Pod) -> Reservation:
+        return reservation.read(obj)
 
-    def published(self) -> None:
-        """The status of the GpuNode was written."""
+    @override
+    async def replace(self, kept: Sequence[Reservation]) -> None:
+        self.reservations = {one.uid: one for one in kept}
+        self._changed.set()
+
+    @override
+    def upsert(self, obj: Pod) -> None:
+        self.reservations[obj.metadata.uid] = reservation.read(obj)
+        self._changed.set()
+
+    @override
+    def delete(self, obj: Pod) -> None:
+        self.reservations.pop(obj.metadata.uid, None)
+        self._changed.set()
+
+
+#: UID of a reservation, and what it is opened for; None: it is opened for any device, or has one.
+_Waits = tuple[str, Pin | None]
+
+
+class Opening(Sink[Pod, _Waits]):
+    """Reservations that wait for a device which a tenant names. A hint for the device plug-in: nothing rests on it."""
+
+    def __init__(self) -> None:
+        self._waits: dict[str, Pin] = {}
+
+    def wanted(self, cards: Iterable[Card]) -> frozenset[str]:
+        """Return the UUIDs that they name. By index is by the N of /dev/nvidiaN, as tenants mean it."""
+        if not self._waits:
+            return frozenset()
+        indexes = {pin.index for pin in self._waits.values() if pin.index >= 0}
+        named = (uuid for pin in self._waits.values() for uuid in pin.uuids)
+        return frozenset((*named, *(card.uuid for card in cards if card.minor in indexes)))
+
+    @override
+    def keep(self, obj: Pod) -> _Waits:
+        read = reservation.read(obj)
+        hint = container_devices.hinted((obj.metadata.annotations or {}).get(names.OPENED_FOR, ""))
+        is_open = not (read.uuid or read.deleting or read.is_terminal or hint.is_any)
+        return read.uid, hint if is_open else None
+
+    @override
+    async def replace(self, kept: Sequence[_Waits]) -> None:
+        self._waits = {uid: pin for uid, pin in kept if pin is not None}
+
+    @override
+    def upsert(self, obj: Pod) -> None:
+        uid, pin = self.keep(obj)
+        if pin is None:
+            self._waits.pop(uid, None)
+        else:
+            self._waits[uid] = pin
+
+    @override
+    def delete(self, obj: Pod) -> None:
+        self._waits.pop(obj.metadata.uid, None)
+
+
+class DeviceReported(msgspec.Struct, frozen=True, gc=False):
+    """Kubelet has answered about a reservation pod, and what follows is written.
+
+    ``took_s``: from when the agent saw that kubelet had admitted the pod; None: no device was reported.
+    """
+
+    outcome: Outcome
+    took_s: float | None = None
+
+
+class KubeletSilent(msgspec.Struct, frozen=True, gc=False):
+    """No answer came from kubelet, or none that can be read."""
+
+
+class GpuNodeWritten(msgspec.Struct, frozen=True, gc=False):
+    """The status of the GpuNode was written."""
+
+
+AgentEvent: TypeAlias = DeviceReported | KubeletSilent | GpuNodeWritten
 
 
 _log: Final = logging.getLogger(__name__)
@@ -95,7 +180,7 @@ class ReservationSink(Sink[Pod, Held]):
         self._asking.forget(obj.metadata.uid)
 
 
-class Witnessing:
+class DeviceReporter:
     """Asks kubelet about the node's reservation pods, and patches what it says.
 
     ``also``: what else goes by these pods, which are watched once.
@@ -110,15 +195,16 @@ class Witnessing:
         node: str,
         kubelet_every_s: float,
         rng: random.Random,
+        emit: EventSink[AgentEvent],
         also: Sequence[Sink[Pod, Any]] = (),
     ) -> None:
         self._api = api
+        self._emit = emit
         self._kubelet = kubelet
         self._cards = cards
         self._kubelet_every_s = kubelet_every_s
         self._asking = Asking()
         self._changed = Signal()
-        self.observer = Observer()
         #: Why kubelet did not answer last; "": it did, or was not asked.
         self.trouble = ""
         self.reflector = Reflector(
@@ -181,7 +267,7 @@ class Witnessing:
         if not self.trouble:
             _log.warning("kubelet does not say which devices it gave: %s", why)
         self.trouble = why
-        self.observer.unanswered()
+        self._emit(KubeletSilent())
 
     async def _take(self, before: Held, given: Given) -> None:
         """Judge an answer, and write what follows."""
@@ -193,7 +279,7 @@ class Witnessing:
                 return
             self._cards.look_for(_first(given))
         if verdict.outcome is Outcome.TOLD and not self._asking.may_tell(before.uid, anyio.current_time()):
-            if not before.is_witnessed:
+            if not before.is_reported:
                 self._asking.postpone(before.uid, anyio.current_time())
                 return
             verdict = held_back()
@@ -206,9 +292,7 @@ class Witnessing:
         self._asking.answered(
             before.uid, verdict.outcome, anyio.current_time(), uuid=written.uuid if written is not None else ""
         )
-        self.observer.witnessed(verdict.outcome)
-        if verdict.outcome is Outcome.TOLD:
-            self.observer.told(took_s)
+        self._emit(DeviceReported(verdict.outcome, took_s if verdict.outcome is Outcome.TOLD else None))
 
     def _judge(self, before: Held, given: Given) -> Verdict:
         asked_for_s = self._asking.asked_for_s(before.uid, anyio.current_time())
@@ -237,7 +321,7 @@ class Witnessing:
             "device %s: %s",
             verdict.outcome.value,
             verdict.why or written.uuid,
-            extra=about(LogEvent.RESERVATION_WITNESSED, reservation=before.name, device=written.uuid),
+            extra=about(LogEvent.DEVICE_REPORTED, reservation=before.name, device=written.uuid),
         )
         return written
 

@@ -13,19 +13,20 @@ import msgspec
 from typing_extensions import override
 
 from kube.client.api import Api
-from kube.client.backoff import Backoff, BackoffRange
 from kube.client.errors import AlreadyExists, ApiError, NotFound
 from kube.client.resources import GPU_NODES, NODES
+from kube.client.retry import Backoff, BackoffRange
 from kube.events import EventRecorder, about
+from kube.telemetry.logevents import EventSink, ignore
 from kube.watch.reflector import Reflector, Sink
 from kube.watch.signal import Signal
 from nodeagent.core.report.status import Told, patch, status, write_at_s
-from nodeagent.report.devices import Observer
+from nodeagent.report.devices import AgentEvent, GpuNodeWritten
+from wire.api_groups import WARNING
 from wire.core import Node, ObjectMeta
 from wire.crds.gpunode import GpuNode, GpuNodeStatus
-from wire.events import WARNING
 from wire.rfc3339 import rfc3339
-from wire.versions import is_older
+from wire.tombstones import is_older
 
 _log: Final = logging.getLogger(__name__)
 
@@ -87,8 +88,9 @@ class _Latest(Sink[Any, Any]):
 class Publishing:
     """``told`` is what the status is to say; the parts of the agent change it by ``tell``."""
 
-    def __init__(self, api: Api, *, node: str, rng: random.Random) -> None:
+    def __init__(self, api: Api, *, node: str, rng: random.Random, emit: EventSink[AgentEvent] = ignore) -> None:
         self._api = api
+        self._emit = emit
         self._name = node
         self._changed = Signal()
         self._node, self._gpu_node = _Latest(self._changed), _Latest(self._changed)
@@ -99,7 +101,6 @@ class Publishing:
         self.told = Told()
         #: Called with the GpuNode that is there, or none, before anything is written.
         self.before_first: Callable[[GpuNode | None], None] | None = None
-        self.observer = Observer()
         selector = f"metadata.name={node}"
         self.nodes = Reflector(api, NODES, self._node, field_selector=selector, rng=rng)
         self.gpu_nodes = Reflector(api, GPU_NODES, self._gpu_node, field_selector=selector, rng=rng)
@@ -166,7 +167,7 @@ class Publishing:
         else:
             self._backoff.succeed()
             self._last_s = anyio.current_time()
-            self.observer.published()
+            self._emit(GpuNodeWritten())
 
     async def _pause(self, why: str) -> None:
         wait_s = self._backoff.fail()

@@ -13,15 +13,19 @@ from wire.crds.podgroup import PodGroup, SubGroup, TopologyConstraint
 
 #: An object as the API server writes it, as JSON.
 Json = Mapping[str, Any]
-#: Most sub-groups of one PodGroup, as with KAI's segments (kai-contract 3.2): a limit before work.
+#: Most sub-groups of one PodGroup, as with KAI's segments: a limit before work.
 MOST_PARTS = 10_000
 
 
 class Group(msgspec.Struct, frozen=True):
-    """The PodGroup of a pod, and ``part``: the sub-group that the pod belongs to ("" for none)."""
+    """The PodGroup of a pod, and ``part``: the sub-group that the pod belongs to ("" for none).
+
+    ``knows_own_only``: as in ``Shape``.
+    """
 
     pod_group: PodGroup
     part: str = ""
+    knows_own_only: bool = False
 
 
 class Why(enum.Enum):
@@ -93,6 +97,8 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     parts: tuple[SubGroup, ...] = ()
     part: str = ""
     suffix: str = ""
+    #: Minimums of other parts than the pod's are the most that these may have: a lower one that is there holds.
+    knows_own_only: bool = False
     #: The priority class that the workload names in a place of its own.
     priority: str = ""
     #: The queue that an object of another scheduler names.

@@ -1,8 +1,6 @@
-"""Fields of objects of other people's kinds, read and checked.
+"""Fields of objects of other people's kinds, read and checked, and sub-groups of a PodGroup before they are written.
 
-Reading fields of objects of other people's kinds. All raise Refused with the object, the field and the value.
-
-What sub-groups of a PodGroup have to satisfy (kai-contract 2.2), checked before they are written.
+A value that is not allowed raises Refused with the object, the field and the value (kai-contract 2.2 for sub-groups).
 """
 
 from __future__ import annotations
@@ -17,13 +15,15 @@ from wire.crds.podgroup import SUBGROUP_NAME, SubGroup
 from wire.go import parse_int
 
 _MOST = 2**31 - 1
+#: What JSON has comes first: to ask whether it is another mapping takes five times as long.
+_MAPPING: Final = (dict, Mapping)
 _COUNT = f"a number from 0 to {_MOST}"
 
 
 def at(value: object, path: str) -> Any:
     """Return what stands at a path of keys with dots between them; None if a key is missing."""
     for key in path.split("."):
-        value = value.get(key) if isinstance(value, Mapping) else None
+        value = value.get(key) if isinstance(value, _MAPPING) else None
     return value
 
 
@@ -71,7 +71,7 @@ def mappings(obj: Json, path: str) -> Sequence[Json]:
     value = at(obj, path)
     if value is None:
         return ()
-    if not isinstance(value, list) or not all(isinstance(each, Mapping) for each in value):
+    if not isinstance(value, list) or not all(isinstance(each, _MAPPING) for each in value):
         raise malformed(obj, path, value, "a list of objects")
     return value
 
@@ -81,7 +81,7 @@ def mapping(obj: Json, path: str) -> Json:
     value = at(obj, path)
     if value is None:
         return {}
-    if not isinstance(value, Mapping):
+    if not isinstance(value, _MAPPING):
         raise malformed(obj, path, value, "an object")
     return value
 
@@ -121,7 +121,7 @@ def not_carried_out(obj: Json, field: str, value: str, allowed: str) -> Refused:
 
 
 def _texts(value: object) -> Mapping[str, str]:
-    found = value if isinstance(value, Mapping) else {}
+    found = value if isinstance(value, _MAPPING) else {}
     return {key: each for key, each in found.items() if isinstance(key, str) and isinstance(each, str)}
 
 

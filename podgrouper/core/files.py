@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from podgrouper.core import fields
+import msgspec
+
+from podgrouper.core import fields, owner_chain
 from podgrouper.core.answers import Code, Group, Json, Nothing, Refusal
 from podgrouper.core.foreign import gangs
 from podgrouper.core.grouping import group
@@ -58,6 +60,11 @@ class Gangs:
             return None
         return self._agreed(stored, answer, namespace) if isinstance(answer, Group) else answer
 
+    def grouped(self, pod: Json, namespace: str, *, owner: Json) -> Group | Nothing | Refusal:
+        """Return what becomes of a pod that an owner makes, as far as files tell: its controller adds labels."""
+        stored, owners = _stored(pod, namespace, owner)
+        return group(stored, Read(owners))
+
     def _agreed(self, pod: Json, answer: Group, namespace: str) -> Group | Refusal:
         said = said_of(answer.pod_group)
         first = self._said.setdefault((namespace, answer.pod_group.metadata.name), said)
@@ -76,9 +83,26 @@ def _stored(pod: Json, namespace: str, owner: Json | None) -> tuple[Json, Mappin
     meta.pop("ownerReferences", None)
     if owner is None:
         return {**pod, "kind": "Pod", "metadata": meta}, {}
-    of_owner = {**fields.mapping(owner, "metadata"), "namespace": namespace, "uid": "owner"}
-    of_owner.pop("ownerReferences", None)
-    api_version, kind = fields.text(owner, "apiVersion"), fields.text(owner, "kind")
-    reference = {"apiVersion": api_version, "kind": kind, "name": fields.text(owner, "metadata.name"), "uid": "owner"}
-    meta = {**meta, "ownerReferences": [reference]}
-    return {**pod, "kind": "Pod", "metadata": meta}, {"owner": {**owner, "metadata": of_owner}}
+    owners = _chain(owner, namespace)
+    direct = next(iter(owners.values()))
+    reference = msgspec.to_builtins(owner_chain.reference_to(direct))
+    return {**pod, "kind": "Pod", "metadata": {**meta, "ownerReferences": [reference]}}, owners
+
+
+def _chain(owner: Json, namespace: str) -> dict[str, Json]:
+    """Return an owner as the API server would have it, by UID; of a CronJob a Job that it makes comes first."""
+    written = fields.at(owner, "metadata")
+    meta = {**(written if isinstance(written, Mapping) else {}), "namespace": namespace, "uid": "owner"}
+    meta.pop("ownerReferences", None)
+    stored = {**owner, "metadata": meta}
+    if (fields.text(owner, "apiVersion").partition("/")[0], fields.text(owner, "kind")) != ("batch", "CronJob"):
+        return {"owner": stored}
+    written, spec = (fields.at(owner, f"spec.jobTemplate.{field}") for field in ("metadata", "spec"))
+    of_job: dict[str, Any] = {"name": meta.get("name"), "namespace": namespace, "uid": "job"}
+    # Of the template's metadata a Job gets no more.
+    copied = {field: each for field in ("labels", "annotations") if (each := fields.at(written, field))}
+    of_job |= {**copied, "ownerReferences": [msgspec.to_builtins(owner_chain.reference_to(stored))]}
+    return {
+        "job": {"apiVersion": "batch/v1", "kind": "Job", "metadata": of_job, "spec": spec},
+        "owner": stored,
+    }

@@ -1,4 +1,4 @@
-"""What holds for workloads of every kind: queue, priority, preemptibility, annotations (kai-contract 3.1).
+"""What holds for workloads of every kind: queue, priority, preemptibility, annotations (as in KAI).
 
 Labels and annotations of the owner win over those of the pod. A value that can't be read is left out.
 """
@@ -6,29 +6,13 @@ Labels and annotations of the owner win over those of the pod. A value that can'
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 import msgspec
 
 from podgrouper.core import fields
 from podgrouper.core.answers import Json
-from wire import go, names
+from wire import gangs, go, names
 from wire.crds.podgroup import NON_PREEMPTIBLE, PREEMPTIBLE, TopologyConstraint
-
-#: Labels that a PodGroup takes from its owner or, without one there, from the pod.
-_LABELS: Final = (names.QUEUE_LABEL, names.PRIORITY_CLASS_LABEL, names.PREEMPTIBILITY_LABEL, names.PROJECT_LABEL)
-#: Annotations that say something about the group.
-_ANNOTATIONS: Final = (
-    names.PREEMPTION_DELAY,
-    names.STALENESS_GRACE_PERIOD,
-    names.TOPOLOGY,
-    names.TOPOLOGY_REQUIRED,
-    names.TOPOLOGY_PREFERRED,
-    names.SEGMENT_SIZE,
-    names.SEGMENT_TOPOLOGY_REQUIRED,
-    names.SEGMENT_TOPOLOGY_PREFERRED,
-    names.BATCH_MIN_MEMBER,
-)
 
 
 class Default(msgspec.Struct, frozen=True):
@@ -118,14 +102,27 @@ def topology_of(obj: Json) -> TopologyConstraint | None:
     return found if found.topology or found.required_topology_level or found.preferred_topology_level else None
 
 
+def segment_topology(pod: Json, template: Json, workload: Json) -> TopologyConstraint | None:
+    """Return what each segment of a workload's pods asks for; None without a level, or without a Topology, as in KAI.
+
+    Each annotation is that of the pod, then of the template of the workers, then of the workload.
+    """
+    written = [fields.annotations_of(obj) for obj in (pod, template, workload)]
+
+    def said(name: str) -> str:
+        return next((of[name] for of in written if of.get(name)), "")
+
+    topology = said(names.TOPOLOGY)
+    required, preferred = said(names.SEGMENT_TOPOLOGY_REQUIRED), said(names.SEGMENT_TOPOLOGY_PREFERRED)
+    if not topology or not (required or preferred):
+        return None
+    return TopologyConstraint(topology=topology, required_topology_level=required, preferred_topology_level=preferred)
+
+
 def states_more(owner: Json, pod: Json) -> bool:
     """Whether an owner says something about the group that its pod does not say itself."""
-    return any(
-        value and value != of(pod).get(name)
-        for of, listed in ((fields.labels_of, _LABELS), (fields.annotations_of, _ANNOTATIONS))
-        for name in listed
-        for value in [of(owner).get(name)]
-    )
+    said, own = (gangs.stated(fields.labels_of(obj), fields.annotations_of(obj)) for obj in (owner, pod))
+    return bool(said - own)
 
 
 def _label(name: str, owner: Json, pod: Json) -> str:

@@ -1,4 +1,4 @@
-"""From a pod and its owners to its PodGroup (kai-contract 3). Pure: what has to be read is asked for by a refusal."""
+"""From a pod and its owners to its PodGroup (as in KAI). Pure: what has to be read is asked for by a refusal."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import msgspec
 
 from podgrouper.core import fields, generic, kueue, owner_chain
 from podgrouper.core.answers import Group, Json, Nothing, Refusal, Refused, Shape, Why
-from podgrouper.core.case import Case, Kind, Makes, Name, Top
 from podgrouper.core.foreign import gangs
 from podgrouper.core.generic import Default, Defaults
 from podgrouper.core.kinds import kind_of
 from podgrouper.core.owner_chain import Read
 from podgrouper.core.projection import LAST_APPLIED
+from podgrouper.core.rule_input import Case, Kind, Makes, Name, Top
 from podgrouper.core.rules import alone
 from wire import names
 from wire.core import ObjectMeta, OwnerReference
@@ -51,7 +51,7 @@ def _group(pod: Json, read: Read, defaults: Defaults) -> Group | Nothing:
     shape = (kind.rule or alone.shape)(case) if kind.name is Name.BY_OWNER else Shape(minimum=1)
     shape = kueue.placed(case, shape)
     fields.check(top, shape.parts)
-    return Group(_pod_group(case, shape, defaults), shape.part)
+    return Group(_pod_group(case, shape, defaults), shape.part, shape.knows_own_only)
 
 
 def _foreign(case: Case, defaults: Defaults) -> Group:
@@ -132,7 +132,7 @@ def _pod_group(case: Case, shape: Shape, defaults: Defaults) -> PodGroup:
         name=_name(case, shape, reference),
         namespace=fields.text(pod, "metadata.namespace"),
         labels={**fields.labels_of(top), **generic.pool_labels(top, pod)} or None,
-        annotations=_annotations(top, pod, reference),
+        annotations=_with_least(_annotations(top, pod, reference), case, shape),
         owner_references=[reference],
     )
     return PodGroup(
@@ -156,5 +156,24 @@ def _annotations(top: Json, pod: Json, owner: OwnerReference) -> dict[str, str]:
     # Any text in JSON's quotes is text in YAML as well.
     written = "".join(f"{key}: {json.dumps(value)}\n" for key, value in said.items())
     user = fields.labels_of(top).get(names.USER_LABEL) or fields.labels_of(pod).get(names.USER_LABEL, "")
-    kept = {key: value for key, value in fields.annotations_of(top).items() if key != LAST_APPLIED}
+    kept = {key: value for key, value in fields.annotations_of(top).items() if not _is_own(key)}
     return {**kept, names.TOP_OWNER_METADATA: written, **({names.USER_LABEL: user} if user else {})}
+
+
+def _with_least(annotations: dict[str, str], case: Case, shape: Shape) -> dict[str, str]:
+    """Return the annotations of a PodGroup with its own minimum: a larger one of its workload keeps its pods waiting.
+
+    One pod of a Deployment is a group, as in KAI, so what the Deployment says is none of it.
+    """
+    if case.kind.name is Name.BY_POD:
+        return {name: text for name, text in annotations.items() if name != names.BATCH_MIN_MEMBER}
+    asked = fields.annotated_count(case.top, names.BATCH_MIN_MEMBER)
+    least = shape.minimum if shape.min_parts is None else shape.min_parts
+    if asked is None or least is None or asked <= max(1, least):
+        return annotations
+    return {**annotations, names.BATCH_MIN_MEMBER: str(max(1, least))}
+
+
+def _is_own(annotation: str) -> bool:
+    """Whether an annotation of a workload is none of its PodGroup: kubectl's copy, and what Moorage writes there."""
+    return annotation in {LAST_APPLIED, names.STALE_SINCE} or annotation.startswith(names.MOORAGE_PREFIX)

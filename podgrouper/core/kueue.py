@@ -29,11 +29,11 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from podgrouper.core import fields
-from podgrouper.core.answers import Json, Shape
-from podgrouper.core.case import Case
+from podgrouper.core.answers import Json, Refused, Shape
 from podgrouper.core.fields import bounded
 from podgrouper.core.generic import topology_of
-from podgrouper.core.rules import kubeflow, ray
+from podgrouper.core.rule_input import Case
+from podgrouper.core.rules import jobset, kubeflow, ray
 from wire import gangs, names
 from wire.crds.podgroup import SubGroup, TopologyConstraint
 
@@ -53,7 +53,10 @@ class PodSet(msgspec.Struct, frozen=True):
 
 
 def pod_sets(case: Case) -> list[PodSet]:
-    """Return the templates of a workload; the pod itself where nothing stands above it."""
+    """Return the templates of a workload; the pod itself where nothing stands above it.
+
+    Of a JobSet these are those of the pod's PodGroup: it has several where Jobs depend on others.
+    """
     if case.top is case.pod:
         return [PodSet("", case.pod, "", case.pod)]
     return list(_POD_SETS_BY_KIND.get(fields.text(case.top, "kind"), _single)(case))
@@ -70,10 +73,9 @@ def _kubeflow(case: Case) -> Iterator[PodSet]:
 
 
 def _jobset(case: Case) -> Iterator[PodSet]:
-    field = "spec.replicatedJobs"
-    for number, job in enumerate(fields.mappings(case.top, field)):
+    for place, job in jobset.made_together(case):
         template = _object(fields.at(job, "template.spec.template"))
-        yield PodSet(fields.text(job, "name"), case.top, f"{field}[{number}].template.spec.template", template)
+        yield PodSet(fields.text(job, "name"), case.top, f"{place}{_TEMPLATE}", template)
 
 
 def _ray(case: Case) -> Iterator[PodSet]:
@@ -118,18 +120,28 @@ _INDEXED: Final = "Indexed"
 #: The parts of a Job are named after it.
 _SLICE: Final = "slice"
 _PARALLELISM: Final = "template.spec.parallelism"
+#: Where a replicated Job has the template of its pods.
+_TEMPLATE: Final = ".template.spec.template"
+#: A template that asks for slices, and the constraint of each.
+Slices: TypeAlias = tuple[PodSet, TopologyConstraint]
 
 
-def sliced(case: Case, shape: Shape, podset: PodSet, constraint: TopologyConstraint) -> Shape:
-    """Return a shape whose parts are slices of a template's pods, each under the constraint. Raises Refused."""
+def sliced(case: Case, shape: Shape, asked: Sequence[Slices]) -> Shape:
+    """Return a shape whose parts are slices of templates' pods, each under its constraint. Raises Refused."""
     api_group = fields.text(case.top, "apiVersion").partition("/")[0]
     rule = _RULES_BY_KIND.get((api_group, fields.text(case.top, "kind")))
-    made = None if rule is None else rule(case, shape, podset, constraint)
-    if made is None:
-        field, level = field_of(podset, names.KUEUE_SLICE_REQUIRED), constraint.required_topology_level
-        allowed = f"in a {' or '.join(kind for _, kind in _RULES_BY_KIND)}, without another scheduler's gang"
-        raise fields.not_carried_out(podset.owner, field, level, allowed)
-    return made
+    return shape if not asked else (rule or _of_others)(case, shape, asked)
+
+
+def _of_others(_: Case, __: Shape, asked: Sequence[Slices]) -> Shape:
+    raise _not_carried_out(asked[0])
+
+
+def _not_carried_out(asked: Slices) -> Refused:
+    podset, constraint = asked
+    allowed = f"in a {' or '.join(kind for _, kind in _RULES_BY_KIND)}, without another scheduler's gang"
+    field, level = field_of(podset, names.KUEUE_SLICE_REQUIRED), constraint.required_topology_level
+    return fields.not_carried_out(podset.owner, field, level, allowed)
 
 
 def field_of(podset: PodSet, name: str) -> str:
@@ -137,31 +149,42 @@ def field_of(podset: PodSet, name: str) -> str:
     return f"{podset.place}.metadata.annotations[{name}]".lstrip(".")
 
 
-def _of_jobs(_: Case, shape: Shape, podset: PodSet, constraint: TopologyConstraint) -> Shape | None:
-    """A slice is the pods of one Job; None where they are no part."""
-    if not _has_parts(shape, podset):
-        return None
-    place, size = podset.place.removesuffix(".template.spec.template"), _size(podset)
-    job = next(
-        each
-        for each in fields.mappings(podset.owner, "spec.replicatedJobs")
-        if fields.text(each, "name") == podset.part
+def _of_jobs(case: Case, shape: Shape, asked: Sequence[Slices]) -> Shape:
+    """A slice is the pods of one Job. A JobSet may have thousands of templates, so all are looked at together."""
+    parents = {part.parent for part in shape.parts}
+    jobs = dict(jobset.made_together(case))
+    below: dict[str | None, TopologyConstraint] = {}
+    for podset, constraint in asked:
+        if podset.part not in parents:
+            raise _not_carried_out((podset, constraint))
+        place, size = podset.place.removesuffix(_TEMPLATE), _size(podset)
+        field = f"{place}.{_PARALLELISM}"
+        pods = fields.checked_count(podset.owner, field, fields.at(jobs[place], _PARALLELISM), 1)
+        if size not in {None, pods}:
+            field = field_of(podset, names.KUEUE_SLICE_SIZE)
+            raise fields.not_carried_out(podset.owner, field, str(size), f"{pods}, the Job's parallelism")
+        below[podset.part] = constraint
+    parts = tuple(
+        msgspec.structs.replace(part, topology_constraint=part.topology_constraint or below.get(part.parent))
+        for part in shape.parts
     )
-    pods = fields.checked_count(podset.owner, f"{place}.{_PARALLELISM}", fields.at(job, _PARALLELISM), 1)
-    if size not in {None, pods}:
-        field = field_of(podset, names.KUEUE_SLICE_SIZE)
-        raise fields.not_carried_out(podset.owner, field, str(size), f"{pods}, the Job's parallelism")
-    return msgspec.structs.replace(shape, parts=tuple(_with_slices(shape.parts, podset.part, constraint)))
+    return msgspec.structs.replace(shape, parts=parts)
 
 
-def _of_replicas(case: Case, shape: Shape, podset: PodSet, constraint: TopologyConstraint) -> Shape | None:
-    """A slice is a fixed number of pods, by their index; None where the template has no part."""
-    if _has_parts(shape, podset):
+def _of_roles(case: Case, shape: Shape, asked: Sequence[Slices]) -> Shape:
+    for podset, constraint in asked:
+        shape = _of_replicas(case, shape, podset, constraint)
+    return shape
+
+
+def _of_replicas(case: Case, shape: Shape, podset: PodSet, constraint: TopologyConstraint) -> Shape:
+    """A slice is a fixed number of pods, by their index. Pods that segments divide already stay as they are."""
+    if any(part.parent == podset.part for part in shape.parts):
         return shape
     part = next((each for each in shape.parts if each.name == podset.part), None)
     replicas = {role.lower(): number for role, number in kubeflow.replicas(case).items()}.get(podset.part)
     if part is None or replicas is None:
-        return None
+        raise _not_carried_out((podset, constraint))
     size = _divisor(podset, replicas)
     bounded(case.top, shape.parts, replicas // size)
     least = part.min_member or 0
@@ -180,11 +203,11 @@ def _of_replicas(case: Case, shape: Shape, podset: PodSet, constraint: TopologyC
     return msgspec.structs.replace(shape, minimum=None, parts=tuple(parts), part=name)
 
 
-def _of_indexes(case: Case, shape: Shape, podset: PodSet, constraint: TopologyConstraint) -> Shape | None:
+def _of_indexes(case: Case, shape: Shape, asked: Sequence[Slices]) -> Shape:
     """A slice is a fixed number of the pods of an Indexed Job, by their index; all of them start together."""
-    job = case.top
+    job, (podset, constraint) = case.top, asked[0]
     if shape.name:
-        return None
+        raise _not_carried_out(asked[0])
     if (mode := fields.text(job, f"spec.{_MODE}")) != _INDEXED:
         raise fields.malformed(job, f"spec.{_MODE}", mode or None, f"{_INDEXED}, with slices")
     pods = fields.count(job, f"spec.{_PODS}", 1) or 0
@@ -212,18 +235,6 @@ def _divisor(podset: PodSet, pods: int) -> int:
     return size
 
 
-def _has_parts(shape: Shape, podset: PodSet) -> bool:
-    """Whether the pods of a template are divided already: by Jobs, or by KAI's segments."""
-    return any(part.parent == podset.part for part in shape.parts)
-
-
-def _with_slices(parts: tuple[SubGroup, ...], parent: str, constraint: TopologyConstraint) -> Iterator[SubGroup]:
-    for part in parts:
-        is_below = part.parent == parent
-        asked = part.topology_constraint or constraint
-        yield msgspec.structs.replace(part, topology_constraint=asked) if is_below else part
-
-
 def _name(part: str, number: int) -> str:
     return f"{part}-{number}"
 
@@ -236,11 +247,11 @@ def _size(podset: PodSet) -> int | None:
     return fields.read_count(podset.owner, field_of(podset, names.KUEUE_SLICE_SIZE), written)
 
 
-_Rule: TypeAlias = Callable[[Case, Shape, PodSet, TopologyConstraint], Shape | None]
+_Rule: TypeAlias = Callable[[Case, Shape, Sequence[Slices]], Shape]
 #: By API group and kind.
 _RULES_BY_KIND: Final[Mapping[tuple[str, str], _Rule]] = {
     ("jobset.x-k8s.io", "JobSet"): _of_jobs,
-    ("kubeflow.org", "PyTorchJob"): _of_replicas,
+    ("kubeflow.org", "PyTorchJob"): _of_roles,
     ("batch", "Job"): _of_indexes,
 }
 
@@ -267,8 +278,9 @@ def placed(case: Case, shape: Shape) -> Shape:
     if fields.labels_of(case.pod).get(names.KUEUE_MANAGED) == "true":
         return shape
     topology = (written.topology if written is not None else "") or names.ANY_TOPOLOGY
-    asked = [(podset, _constraint(podset, topology)) for podset in pod_sets(case)]
-    shape = _sliced(case, shape, topology)
+    podsets = pod_sets(case)
+    asked = [(podset, _constraint(podset, topology)) for podset in podsets]
+    shape = sliced(case, shape, list(_slices(podsets, topology)))
     by_part = {podset.part: constraint for podset, constraint in asked if constraint is not None}
     if not by_part:
         return shape
@@ -292,9 +304,9 @@ def as_read(spec: Json) -> dict[str, Any]:
     return {**kept, "template": {"metadata": {"annotations": annotations}, "spec": {"schedulingGates": gates}}}
 
 
-def _sliced(case: Case, shape: Shape, topology: str) -> Shape:
-    """Return a shape with the slices that templates ask for. Raises Refused."""
-    for podset in pod_sets(case):
+def _slices(podsets: Sequence[PodSet], topology: str) -> Iterator[Slices]:
+    """Yield the templates that ask for slices. Raises Refused."""
+    for podset in podsets:
         level = fields.annotations_of(podset.template).get(names.KUEUE_SLICE_REQUIRED, "")
         if not level or _is_placed_by_kueue(podset.template):
             continue
@@ -302,9 +314,7 @@ def _sliced(case: Case, shape: Shape, topology: str) -> Shape:
         if _group(podset):
             field = field_of(podset, names.KUEUE_SLICE_REQUIRED)
             raise fields.not_carried_out(podset.owner, field, level, f"without {names.KUEUE_PODSET_GROUP}")
-        constraint = TopologyConstraint(topology=topology, required_topology_level=level)
-        shape = sliced(case, shape, podset, constraint)
-    return shape
+        yield podset, TopologyConstraint(topology=topology, required_topology_level=level)
 
 
 def _with(parts: Sequence[SubGroup], by_part: Mapping[str, TopologyConstraint]) -> Iterator[SubGroup]:

@@ -1,4 +1,4 @@
-"""The owners of a pod, from its direct owner up (kai-contract 3.1)."""
+"""The owners of a pod, from its direct owner up."""
 
 from __future__ import annotations
 

@@ -9,6 +9,9 @@ annotation, since pods of several owners may share it.
 The PodGroup has what was written last as two digests (annotation ``moorage.dev/grouped``). A shape or a
 constraint that is not as it was written was set by a person, and is kept. Without the annotation the PodGroup is that
 of KAI's pod-grouper, which overwrites both.
+
+Pods that run when a minimum rises, or when their PodGroup is made again, have lost nobody. A scheduler that did not see
+that can't tell, so the PodGroup says which minimum they have (annotation ``moorage.dev/kept-minimum``).
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from typing import Any, Final
 import msgspec
 
 from wire import names
-from wire.crds.podgroup import PodGroup, PodGroupSpec
+from wire.crds.podgroup import PodGroup, PodGroupSpec, SubGroup
 
 _encode: Final = msgspec.json.Encoder(order="sorted").encode
 #: A sign that none was written, where a digest would stand.
@@ -28,8 +31,19 @@ _NONE: Final = "-"
 #: More than any that is written here has.
 _MOST_OWNERS: Final = 8
 _LONGEST_UID: Final = 128
+_LONGEST_KIND: Final = 128
 _LONGEST_WRITTEN: Final = 64
 _LONGEST_SAID: Final = 2048
+#: Annotations of a workload that its PodGroup is made with, and follows.
+_SHAPING: Final = (
+    names.BATCH_MIN_MEMBER,
+    names.TOPOLOGY,
+    names.TOPOLOGY_REQUIRED,
+    names.TOPOLOGY_PREFERRED,
+    names.SEGMENT_SIZE,
+    names.SEGMENT_TOPOLOGY_REQUIRED,
+    names.SEGMENT_TOPOLOGY_PREFERRED,
+)
 
 
 class Live(msgspec.Struct, frozen=True, gc=False):
@@ -48,6 +62,10 @@ class Live(msgspec.Struct, frozen=True, gc=False):
     topology: str
     written: str = ""
     gang: str = ""
+    #: apiVersion and kind of the owner of one that is made of a workload, else "".
+    owner_kind: tuple[str, str] = ("", "")
+    #: What its annotations say of minimum and topology (``said_of``).
+    said: int = 0
 
 
 class Create(msgspec.Struct, frozen=True):
@@ -69,17 +87,28 @@ class Keep(msgspec.Struct, frozen=True):
 def live(group: PodGroup) -> Live:
     """Read a PodGroup as it is."""
     meta = group.metadata
+    owners = (meta.owner_references or ())[:_MOST_OWNERS]
+    owner_kind = "", ""
+    if owners and names.GROUPED in (meta.annotations or {}):
+        owner_kind = owners[0].api_version[:_LONGEST_KIND], owners[0].kind[:_LONGEST_KIND]
     return Live(
         namespace=meta.namespace,
         name=meta.name,
         uid=meta.uid,
         rv=meta.resource_version,
-        owners=tuple(owner.uid[:_LONGEST_UID] for owner in (meta.owner_references or ())[:_MOST_OWNERS]),
+        owners=tuple(owner.uid[:_LONGEST_UID] for owner in owners),
         shape=_shape(group),
         topology=_topology(group.spec),
         written=(meta.annotations or {}).get(names.GROUPED, "")[:_LONGEST_WRITTEN],
         gang=gang_of(group),
+        owner_kind=owner_kind,
+        said=said_of(meta.annotations),
     )
+
+
+def said_of(annotations: Mapping[str, str] | None) -> int:
+    """Return a number for what annotations of a workload, or of its PodGroup, say of minimum and topology."""
+    return hash(tuple((annotations or {}).get(name) for name in _SHAPING))
 
 
 def gang_of(group: PodGroup) -> str:
@@ -109,6 +138,74 @@ def decide(wanted: PodGroup, there: Live | None) -> Create | Change | Keep:
     if not spec:
         return Keep()
     return Change({"metadata": {"annotations": {**annotations, names.GROUPED: f"{shape} {topology}"}}, "spec": spec})
+
+
+def change(wanted: PodGroup, found: PodGroup, *, own: str | None, running: int) -> Change | Keep:
+    """Return what to write so that a PodGroup says what a pod's rule says.
+
+    ``own``: the only part whose minimum the rule knows; None: it knows all. ``running``: how many members are bound.
+    """
+    wanted = wanted if own is None else _with_lower_minimums(wanted, found, own)
+    write = decide(wanted, live(found))
+    if not isinstance(write, Change):
+        return Keep()
+    kept = _minimums(found.spec)
+    if not running or names.KEPT_MINIMUM in (found.metadata.annotations or {}) or not _rise(found.spec, write.patch):
+        return write
+    meta = write.patch["metadata"]
+    annotations = {**meta["annotations"], **_kept(kept)}
+    return Change({**write.patch, "metadata": {**meta, "annotations": annotations}})
+
+
+def made_again(create: Create, *, running: int) -> Create:
+    """Return what to create for a PodGroup that is made again while this number of members is bound."""
+    meta = create.body["metadata"]
+    annotations = {**meta["annotations"], **_kept(PodGroupSpec(min_member=running))}
+    return Create({**create.body, "metadata": {**meta, "annotations": annotations}})
+
+
+def _with_lower_minimums(group: PodGroup, found: PodGroup, own: str) -> PodGroup:
+    """Return a PodGroup whose other parts than this one keep the lower minimums that they have."""
+    there = {part.name: part.min_member for part in found.spec.sub_groups or ()}
+    parts = [
+        part if part.name == own else msgspec.structs.replace(part, min_member=_lower(part, there))
+        for part in group.spec.sub_groups or ()
+    ]
+    return msgspec.structs.replace(group, spec=msgspec.structs.replace(group.spec, sub_groups=parts or None))
+
+
+def _lower(part: SubGroup, there: Mapping[str, int | None]) -> int | None:
+    known = there.get(part.name)
+    return part.min_member if part.min_member is None or known is None else min(part.min_member, known)
+
+
+def _kept(minimums: PodGroupSpec) -> dict[str, str]:
+    text = _encode(minimums).decode()
+    return {names.KEPT_MINIMUM: text} if len(text) <= names.LONGEST_KEPT_MINIMUM else {}
+
+
+def _minimums(spec: PodGroupSpec) -> PodGroupSpec:
+    """Return the minimums of a PodGroup alone."""
+    parts = [
+        SubGroup(name=part.name, parent=part.parent, min_member=part.min_member, min_sub_group=part.min_sub_group)
+        for part in spec.sub_groups or ()
+    ]
+    return PodGroupSpec(min_member=spec.min_member, min_sub_group=spec.min_sub_group, sub_groups=parts or None)
+
+
+def _rise(before: PodGroupSpec, patch: Mapping[str, Any]) -> bool:
+    """Whether a patch raises one of the minimums of a PodGroup, or adds one."""
+    spec = patch["spec"]
+    if "minMember" not in spec:
+        return False
+    was = {part.name: (part.min_member or 0, part.min_sub_group or 0) for part in before.sub_groups or ()}
+    was[""] = before.min_member or 0, before.min_sub_group or 0
+    of_all = {"name": "", "minMember": spec["minMember"], "minSubGroup": spec["minSubGroup"]}
+    return any(
+        (part.get("minMember") or 0) > least or (part.get("minSubGroup") or 0) > parts
+        for part in (of_all, *(spec["subGroups"] or ()))
+        for least, parts in (was.get(part["name"], (0, 0)),)
+    )
 
 
 def _is_ours(wanted: PodGroup, there: Live) -> bool:

@@ -31,6 +31,7 @@ class Object(msgspec.Struct, frozen=True, rename="camel"):
     kind: str = ""
     metadata: dict[str, Any] = {}
     spec: Any = None
+    status: Any = None
 
 
 class _Served(msgspec.Struct, frozen=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any, Final
@@ -12,6 +13,7 @@ import msgspec
 
 from kube.client.api import Api
 from kube.client.errors import BadName, Forbidden, NotFound
+from kube.client.resources import Resource
 from podgrouper.core.answers import Json
 from podgrouper.core.foreign import gangs
 from podgrouper.core.kinds import OTHER, kind_of
@@ -42,6 +44,8 @@ class _Kept(msgspec.Struct, frozen=True, gc=False):
     """What was read, as JSON: its bytes are what it takes, and are counted."""
 
     found: bytes | Absent
+    #: When its reading began: it is not older than that.
+    read_at: float
     until: float
 
     @property
@@ -68,8 +72,10 @@ class Owners:
         #: Kinds of which that was said.
         self._told: set[tuple[str, str]] = set()
 
-    async def read(self, reference: OwnerReference, namespace: str) -> Json | Absent:
+    async def read(self, reference: OwnerReference, namespace: str, *, since: float = -math.inf) -> Json | Absent:
         """Return an object of a namespace. A reference without a UID asks for whichever has its name. Raises ApiError.
+
+        What is returned is not older than ``since`` (event loop's time).
 
         FORBIDDEN, too, where its kind is none of a namespace: what stands above all namespaces may have labels that
         the owner of this one may not see.
@@ -78,7 +84,8 @@ class Owners:
         while (under_way := self._reading.get(key)) is not None:
             await under_way.wait()
         kept = self._kept.get(key)
-        if kept is not None and kept.until > anyio.current_time():
+        began = anyio.current_time()
+        if kept is not None and kept.until > began and kept.read_at >= since:
             return _plain(kept.found)
         self._reading[key] = anyio.Event()
         try:
@@ -87,8 +94,12 @@ class Owners:
             self._reading.pop(key).set()
         if found is not Absent.NOT_FOUND:
             encoded = found if isinstance(found, Absent) else msgspec.json.encode(found)
-            self._kept.put(key, _Kept(encoded, anyio.current_time() + self._keep_s))
+            self._kept.put(key, _Kept(encoded, began, anyio.current_time() + self._keep_s))
         return found
+
+    async def resource(self, api_version: str, kind: str) -> Resource[Object] | None:
+        """Return where objects of a kind are, None if they are not served. Raises ApiError."""
+        return await self._discovery.resource(api_version, kind)
 
     def forget(self) -> None:
         """Forget what is too old to be used."""

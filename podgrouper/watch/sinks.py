@@ -12,6 +12,7 @@ from kube.watch.reflector import in_turns
 from podgrouper.core import patches, projection
 from podgrouper.core.patches import Live
 from podgrouper.watch.view import SeenPod, View
+from wire import names
 from wire.core import Pod, PriorityClass
 from wire.crds.podgroup import PodGroup
 
@@ -34,6 +35,8 @@ def seen(pod: Pod) -> SeenPod | str:
         key=projection.key_of(read),
         group=projection.group_of(read),
         is_bound=bool(pod.spec.node_name),
+        has_part=bool((meta.labels or {}).get(names.SUBGROUP_LABEL)),
+        owner_kind=projection.owner_kind(read),
         fingerprint=projection.fingerprint(read),
         body=msgspec.json.encode(read),
     )

@@ -15,7 +15,7 @@ from typing import Final
 import anyio
 from anyio.abc import TaskGroup
 
-from kube.client.backoff import Backoff, BackoffRange
+from kube.client.retry import Backoff, BackoffRange
 from kube.watch.signal import Signal
 from podgrouper.core.projection import Key
 
@@ -39,11 +39,15 @@ class Backlog:
         self._rng = rng
         #: By namespace; the one that is next comes first.
         self._ready: OrderedDict[str, dict[Key, None]] = OrderedDict()
-        #: (time of the event loop, key): when a key that failed is ready again. The failed ones by key.
+        #: (time of the event loop, key): when a key is ready again, if it still is to be then by one of the tables
+        #: below: because it has failed, or for another look.
         self._later: list[tuple[float, Key]] = []
+        self._retries: dict[Key, float] = {}
+        self._again: dict[Key, float] = {}
+        #: Keys that have failed.
         self._failed: dict[Key, Backoff] = {}
-        #: Keys that are in `_later` without having failed.
-        self._again: set[Key] = set()
+        #: Keys that are worked on, and are tried again at once if that fails.
+        self._edited: set[Key] = set()
         #: Keys that are worked on; True: there is more to do, of which the work under way may not know.
         self._active: dict[Key, bool] = {}
         #: How many of them are of a namespace.
@@ -52,7 +56,7 @@ class Backlog:
 
     def __len__(self) -> int:
         """How many keys have work to do."""
-        return sum(map(len, self._ready.values())) + len(self._later) + len(self._active)
+        return sum(map(len, self._ready.values())) + len(self._retries) + len(self._again) + len(self._active)
 
     def add(self, key: Key) -> None:
         """There is work to do. A key that has failed still waits for its time."""
@@ -62,11 +66,19 @@ class Backlog:
             self._make_ready(key)
             self._news.set()
 
+    def edited(self, key: Key) -> None:
+        """What a key depends on was edited: one that has failed may succeed now, and does not wait for its time."""
+        if key in self._active:
+            self._active[key] = True
+            self._edited.add(key)
+        elif self._retries.pop(key, None) is not None:
+            self._make_ready(key)
+            self._news.set()
+
     def again(self, key: Key) -> None:
         """Have a key worked on again after the longest wait, and sooner if there is news of it: it has not failed."""
         if key not in self._again:
-            self._again.add(key)
-            heapq.heappush(self._later, (anyio.current_time() + self._range.most_s, key))
+            self._put_off(key, self._range.most_s, self._again)
 
     def failures(self, key: Key) -> int:
         """How often in a row the work of a key has failed."""
@@ -75,13 +87,17 @@ class Backlog:
     async def run(self, keys: Iterable[Key], work: Work) -> None:
         """Work until cancelled, on these keys first."""
         self._ready, self._later, self._failed, self._active = OrderedDict(), [], {}, {}
-        self._again, self._places = set(), Counter()
+        self._retries, self._again, self._edited, self._places = {}, {}, set(), Counter()
         for key in keys:
             self._make_ready(key)
         async with anyio.create_task_group() as tasks:
             while True:
                 with anyio.CancelScope(deadline=self._begin(tasks, work)):
                     await self._news.wait()
+
+    def _put_off(self, key: Key, wait_s: float, table: dict[Key, float]) -> None:
+        table[key] = anyio.current_time() + wait_s
+        heapq.heappush(self._later, (table[key], key))
 
     def _make_ready(self, key: Key) -> None:
         self._ready.setdefault(key[0], {})[key] = None
@@ -90,8 +106,11 @@ class Backlog:
         """Begin what can be begun; return when to look again if nothing happens before."""
         now = anyio.current_time()
         while self._later and self._later[0][0] <= now:
-            key = heapq.heappop(self._later)[1]
-            self._again.discard(key)
+            when, key = heapq.heappop(self._later)
+            table = next((table for table in (self._retries, self._again) if table.get(key) == when), None)
+            if table is None:
+                continue
+            del table[key]
             if key in self._active:
                 self._active[key] = True
             else:
@@ -117,15 +136,17 @@ class Backlog:
 
     async def _one(self, key: Key, work: Work) -> None:
         is_done = await work(key)
-        has_more = self._active.pop(key)
+        has_more, was_edited = self._active.pop(key), key in self._edited
+        self._edited.discard(key)
         self._places[key[0]] -= 1
         if not self._places[key[0]]:
             del self._places[key[0]]
         if not is_done:
             wait_s = self._failed.setdefault(key, Backoff(self._range, self._rng)).fail()
-            heapq.heappush(self._later, (anyio.current_time() + wait_s, key))
+            if not was_edited:
+                self._put_off(key, wait_s, self._retries)
         else:
             self._failed.pop(key, None)
-            if has_more:
-                self._make_ready(key)
+        if was_edited or (is_done and has_more):
+            self._make_ready(key)
         self._news.set()

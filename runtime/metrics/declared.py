@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 _NAME: Final = re.compile(r"(moorage|kai|hami|metagpu)_[a-z][a-z0-9_]*[a-z0-9]")
-#: Names of other systems are as they are (runtime/metrics/compat.py).
+#: Names of other systems are as they are (runtime/metrics/nodeagent.py).
 _OWN: Final = ("moorage_", "kai_")
 _LABEL: Final = re.compile(r"[a-z][a-z0-9_]*")
 
@@ -224,7 +224,7 @@ EVICTED_IN_VAIN: Final = counter(
 )
 NOMINATIONS: Final = gauge(
     "moorage_nominations",
-    "Decisions to evict pods for others that stand, as the leader sees them.",
+    "Current nominations (decisions to evict pods for others), as the leader sees them.",
     {"action": "`reclaim`, `preempt` or `consolidation`"},
 )
 CLASHING_CLAIMS: Final = gauge(
@@ -368,7 +368,9 @@ DRIFT: Final = gauge(
 BINDER: Final = (BINDS, BIND_SECONDS, BIND_STAGE_SECONDS, GROUPS, TENANTS, RESERVATIONS, DRIFT)
 
 POD_GROUPS_WRITTEN: Final = counter(
-    "moorage_pod_groups_written_total", "PodGroups of workloads that were written.", {"write": "`created` or `changed`"}
+    "moorage_pod_groups_written_total",
+    "PodGroups of workloads that were written.",
+    {"write": "`created`, `changed` or `deleted`"},
 )
 GROUPED_PODS: Final = counter(
     "moorage_grouped_pods_total",
@@ -379,10 +381,10 @@ GROUPED_PODS: Final = counter(
     },
 )
 UNGROUPED: Final = gauge("moorage_ungrouped_workloads", "Workloads with pods that wait to be grouped by this replica.")
-WORKLOADS: Final = (POD_GROUPS_WRITTEN, GROUPED_PODS, UNGROUPED)
+PODGROUPER: Final = (POD_GROUPS_WRITTEN, GROUPED_PODS, UNGROUPED)
 
-WITNESSED: Final = counter(
-    "moorage_witnessed_total",
+DEVICE_REPORTS: Final = counter(
+    "moorage_device_reports_total",
     "Answers of kubelet about reservation pods, by what came of them.",
     {
         "outcome": "`told` (its GPU was written), `agrees`, `withdrawn` (kubelet does not say it any more), "
@@ -390,8 +392,8 @@ WITNESSED: Final = counter(
         "`unknown-pod`, `no-device`, `unclear` (several GPUs), `unknown-device` (the driver does not show it)"
     },
 )
-WITNESS_SECONDS: Final = histogram(
-    "moorage_witness_duration_seconds",
+DEVICE_REPORT_SECONDS: Final = histogram(
+    "moorage_device_report_duration_seconds",
     "Time from the agent's first sight of an admitted reservation pod until its GPU was written.",
     buckets=(0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 30.0),
 )
@@ -408,7 +410,15 @@ MIG_LAYOUTS: Final = counter(
     "MIG layouts that the agent was asked for, by what became of them; none without --mig-on-demand.",
     {"state": "`done`, `refused` (nothing was changed), `failed` (the driver refused), `restored` (after a reboot)"},
 )
-NODE_AGENT: Final = (WITNESSED, WITNESS_SECONDS, KUBELET_SILENT, GPU_NODE_WRITES, NODE_GPUS, PLUGIN_RIVALS, MIG_LAYOUTS)
+NODE_AGENT: Final = (
+    DEVICE_REPORTS,
+    DEVICE_REPORT_SECONDS,
+    KUBELET_SILENT,
+    GPU_NODE_WRITES,
+    NODE_GPUS,
+    PLUGIN_RIVALS,
+    MIG_LAYOUTS,
+)
 
 #: Of everything that talks to the API server.
 _CLIENT: Final = (
@@ -422,7 +432,7 @@ REPLICA: Final = (*PROCESS, WATCH_LAG, LEADER, KAI_AT_WORK)
 COMPONENTS: Final[Mapping[str, Sequence[Metric]]] = {
     "scheduler": (*REPLICA, *SCHEDULER),
     "binder": (*REPLICA, *BINDER),
-    "workloads": (*REPLICA, *WORKLOADS),
+    "podgrouper": (*REPLICA, *PODGROUPER),
     "admission": (*PROCESS, REVIEW_SECONDS),
     "node-agent": (*_CLIENT, WATCH_LAG, *NODE_AGENT),
 }

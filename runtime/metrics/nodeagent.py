@@ -1,36 +1,163 @@
-"""What the agent of a node counts, and what it shows of GPUs and their tenants.
+"""Metrics of the node agent: its own counts, GPUs, their tenants, and the names that other exporters have for those.
 
-What is shown of tenants is read from the last sample whenever somebody asks. Unlike the metrics of components
-(runtime/metrics/declared.py) these name pods: each node's agent tells of its own tenants, so there are no more series
-than tenants, and those of a tenant end with it.
+Tenants are read from the last sample whenever somebody asks. Unlike the metrics of components
+(runtime/metrics/declared.py) these name pods: each agent reports its own tenants, so there are no more series than
+tenants, and those of a tenant end with it. Under other exporters' names the processes of a pod are counted together:
+labels that name a process or a container are "-".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final
 
-from typing_extensions import override
-
+from gpu.share import NANO_PER_DEVICE
 from nodeagent.app import Agent
-from nodeagent.core.enforcement.usage import Deeds, DeviceMeasures, Measures, TenantMeasures
+from nodeagent.core.enforcement.overuse import MIB
+from nodeagent.core.enforcement.tenants import DeviceMeasures, KillCounts, Measures, TenantMeasures
 from nodeagent.core.report.devices import Outcome
-from nodeagent.report.devices import Observer
+from nodeagent.report.devices import AgentEvent, DeviceReported, GpuNodeWritten, KubeletSilent
 from runtime.metrics.declared import (
+    DEVICE_REPORT_SECONDS,
+    DEVICE_REPORTS,
     GPU_NODE_WRITES,
     KUBELET_SILENT,
     MIG_LAYOUTS,
     NODE_GPUS,
     PLUGIN_RIVALS,
-    WITNESS_SECONDS,
-    WITNESSED,
     Metric,
     counter,
     gauge,
 )
 from runtime.metrics.registry import Registry, Sample
+from wire import names
+from wire.units import SECOND_NS
 
-_SECOND_NS: Final = 1_000_000_000
+HAMI: Final = "hami"
+METAGPU: Final = "metagpu"
+SYSTEMS: Final = (HAMI, METAGPU)
+
+_NOT_TOLD: Final = "-"
+#: MetaGPU's default: shares of a device.
+_SHARES: Final = 100
+
+_OF_HAMI: Final = {
+    "namespace": "of the pod",
+    "pod": "its name",
+    "container": "`-`",
+    "vdevice_index": "`-`",
+    "device_uuid": "UUID of the GPU or MIG slice",
+}
+HAMI_USED: Final = gauge("hami_vgpu_memory_used_bytes", "HAMi's name: memory that the pod's processes have.", _OF_HAMI)
+HAMI_LIMIT: Final = gauge("hami_vgpu_memory_limit_bytes", "HAMi's name: the memory cap; absent without one.", _OF_HAMI)
+
+_COMPAT_DEVICE: Final = {
+    "device_uuid": "UUID of the GPU or MIG slice",
+    "device_index": "its index, `-` for MIG slices",
+    "resource_name": "`nvidia.com/gpu`",
+    "node_name": "of the node",
+}
+_COMPAT_TENANT: Final = {
+    "uuid": "UUID of the GPU or MIG slice",
+    "pid": "`-`",
+    "cmdline": "`-`",
+    "user": "`-`",
+    "pod_name": "name of the pod",
+    "pod_namespace": "its namespace",
+    "resource_name": "`nvidia.com/gpu`",
+    "node_name": "of the node",
+}
+METAGPU_SHARES: Final = gauge("metagpu_device_shares", "MetaGPU's name: shares of a GPU, always 100.", _COMPAT_DEVICE)
+METAGPU_TOTAL: Final = gauge("metagpu_device_memory_total", "MetaGPU's name: memory of the GPU in MiB.", _COMPAT_DEVICE)
+METAGPU_FREE: Final = gauge("metagpu_device_memory_free", "MetaGPU's name: memory not in use, in MiB.", _COMPAT_DEVICE)
+METAGPU_USED: Final = gauge("metagpu_device_memory_used", "MetaGPU's name: memory in use, in MiB.", _COMPAT_DEVICE)
+METAGPU_SIZE: Final = gauge(
+    "metagpu_device_memory_share_size", "MetaGPU's name: a hundredth of it, in MiB.", _COMPAT_DEVICE
+)
+METAGPU_SM: Final = gauge(
+    "metagpu_process_absolute_gpu_utilization", "MetaGPU's name: percent of the GPU's multiprocessors.", _COMPAT_TENANT
+)
+METAGPU_MEMORY: Final = gauge(
+    "metagpu_process_memory_usage", "MetaGPU's name: memory of the pod in MiB.", _COMPAT_TENANT
+)
+METAGPU_ALLOWED: Final = gauge(
+    "metagpu_process_max_allowed_metagpu_memory",
+    "MetaGPU's name: memory that its share stands for, in MiB.",
+    _COMPAT_TENANT,
+)
+METAGPU_OF_SHARE: Final = gauge(
+    "metagpu_process_metagpu_relative_gpu_utilization", "MetaGPU's name: percent of its share of SMs.", _COMPAT_TENANT
+)
+METAGPU_MEMORY_OF_SHARE: Final = gauge(
+    "metagpu_process_metagpu_relative_memory_utilization",
+    "MetaGPU's name: percent of the memory of its share.",
+    _COMPAT_TENANT,
+)
+_DEVICES: Final = (METAGPU_SHARES, METAGPU_TOTAL, METAGPU_FREE, METAGPU_USED, METAGPU_SIZE)
+_TENANTS: Final = (METAGPU_SM, METAGPU_MEMORY, METAGPU_ALLOWED, METAGPU_OF_SHARE, METAGPU_MEMORY_OF_SHARE)
+#: All that are declared here.
+COMPAT: Final = (HAMI_USED, HAMI_LIMIT, *_DEVICES, *_TENANTS)
+
+_Read = Iterator[tuple[Metric, Sample]]
+
+
+def show_compat(
+    registry: Registry,
+    systems: Collection[str],
+    measured: Callable[[], Measures],
+    *,
+    node: str,
+    index_of: Callable[[str], int | None],
+) -> None:
+    """Show what was measured last under the names of these systems. ``index_of``: a device's, by UUID."""
+    if HAMI in systems:
+        registry.read_together((HAMI_USED, HAMI_LIMIT), lambda: _hami(measured()))
+    if METAGPU in systems:
+        registry.read_together((*_DEVICES, *_TENANTS), lambda: _metagpu(measured(), node, index_of))
+
+
+def _hami(found: Measures) -> _Read:
+    for tenant in found.tenants:
+        namespace, _, name = tenant.tenancy.pod.partition("/")
+        labels = namespace, name, _NOT_TOLD, _NOT_TOLD, tenant.tenancy.device
+        if tenant.used_bytes is not None:
+            yield HAMI_USED, (labels, tenant.used_bytes)
+        if tenant.cap_bytes is not None:
+            yield HAMI_LIMIT, (labels, tenant.cap_bytes)
+
+
+def _metagpu(found: Measures, node: str, index_of: Callable[[str], int | None]) -> _Read:
+    for device in found.devices:
+        index = index_of(device.uuid)
+        labels = device.uuid, _NOT_TOLD if index is None else str(index), names.GPU_RESOURCE, node
+        yield from ((metric, (labels, value)) for metric, value in _compat_of_device(device))
+    for tenant in found.tenants:
+        namespace, _, name = tenant.tenancy.pod.partition("/")
+        process = _NOT_TOLD, _NOT_TOLD, _NOT_TOLD
+        where = tenant.tenancy.device, *process, name, namespace, names.GPU_RESOURCE, node
+        yield from ((metric, (where, value)) for metric, value in _compat_of_tenant(tenant))
+
+
+def _compat_of_device(device: DeviceMeasures) -> Iterator[tuple[Metric, float]]:
+    total = device.total_bytes // MIB
+    yield METAGPU_SHARES, _SHARES
+    yield METAGPU_TOTAL, total
+    yield METAGPU_FREE, (device.total_bytes - device.used_bytes) // MIB
+    yield METAGPU_USED, device.used_bytes // MIB
+    yield METAGPU_SIZE, total // _SHARES
+
+
+def _compat_of_tenant(tenant: TenantMeasures) -> Iterator[tuple[Metric, float]]:
+    yield METAGPU_ALLOWED, tenant.asked_bytes // MIB
+    if tenant.sm_percent is not None:
+        yield METAGPU_SM, tenant.sm_percent
+        yield METAGPU_OF_SHARE, tenant.sm_percent * NANO_PER_DEVICE // tenant.tenancy.nano
+    if tenant.used_bytes is not None:
+        yield METAGPU_MEMORY, tenant.used_bytes // MIB
+        if tenant.asked_bytes:
+            yield METAGPU_MEMORY_OF_SHARE, tenant.used_bytes * 100 // tenant.asked_bytes
+
+
 _DEVICE: Final = {"uuid": "UUID of the GPU or MIG slice"}
 _TENANT: Final = {**_DEVICE, "namespace": "of the pod", "pod": "its name", "pod_uid": "its UID"}
 
@@ -58,10 +185,10 @@ TENANT_IDLE: Final = gauge(
     "quarter of a GPU.",
     _TENANT,
 )
-DEEDS: Final = counter(
-    "moorage_limit_deeds_total",
+KILLS: Final = counter(
+    "moorage_memory_enforcer_kills_total",
     "Decisions to end processes above their memory cap.",
-    {"deed": "`largest` or `all` (processes of the pod on the GPU)", "dry_run": "`true`: nothing was ended"},
+    {"processes": "`largest` or `all` (processes of the pod on the GPU)", "dry_run": "`true`: nothing was ended"},
 )
 
 _OF_DEVICES: Final = (MEMORY_TOTAL, MEMORY_USED, UTILIZATION, ASKED, UNATTRIBUTED)
@@ -70,13 +197,13 @@ _OF_TENANTS: Final = (
     TENANT_IDLE,
 )  # fmt: skip
 #: All that are declared here.
-TENANTS: Final = (*_OF_DEVICES, *_OF_TENANTS, DEEDS)
+TENANTS: Final = (*_OF_DEVICES, *_OF_TENANTS, KILLS)
 
 
-def show_tenants(registry: Registry, measured: Callable[[], Measures], deeds: Callable[[], Deeds]) -> None:
-    """Show what was measured last; nothing of a node without a warden."""
+def show_tenants(registry: Registry, measured: Callable[[], Measures], kills: Callable[[], KillCounts]) -> None:
+    """Show what was measured last; nothing of a node without a memory enforcer."""
     registry.read_together((*_OF_DEVICES, *_OF_TENANTS), lambda: _samples(measured()))
-    registry.read(DEEDS, lambda: [((deed, str(dry).lower()), number) for (deed, dry), number in deeds().items()])
+    registry.read(KILLS, lambda: [((kill, str(dry).lower()), number) for (kill, dry), number in kills().items()])
 
 
 def _samples(found: Measures) -> Iterator[tuple[Metric, Sample]]:
@@ -111,7 +238,7 @@ def _of_tenant(tenant: TenantMeasures) -> Iterable[tuple[Metric, float | None]]:
         (TENANT_SM_OF_SHARE, _ratio(tenant.sm_of_share_percent)),
         (TENANT_NANO, tenant.tenancy.nano),
         (TENANT_PROCESSES, tenant.processes),
-        (TENANT_IDLE, None if tenant.idle_ns is None else tenant.idle_ns // _SECOND_NS),
+        (TENANT_IDLE, None if tenant.idle_ns is None else tenant.idle_ns // SECOND_NS),
     )
 
 
@@ -119,35 +246,27 @@ def _ratio(percent: int | None) -> float | None:
     return None if percent is None else percent / 100
 
 
-class AgentCounted(Observer):
-    """Counts what the agent tells. All series are there from the start, so that a rate sees the first of each."""
+class AgentMetrics:
+    """Counts events of the agent. All series are there from the start, so that a rate sees the first of each."""
 
     def __init__(self, registry: Registry) -> None:
-        witnessed = registry.counter(WITNESSED)
-        self._outcomes = {outcome: witnessed.labels(outcome.value) for outcome in Outcome}
-        self._seconds = registry.histogram(WITNESS_SECONDS)
+        reported = registry.counter(DEVICE_REPORTS)
+        self._outcomes = {outcome: reported.labels(outcome.value) for outcome in Outcome}
+        self._seconds = registry.histogram(DEVICE_REPORT_SECONDS)
         self._silent = registry.counter(KUBELET_SILENT)
         self._writes = registry.counter(GPU_NODE_WRITES)
 
-    @override
-    def witnessed(self, outcome: Outcome) -> None:
-        """Count it."""
-        self._outcomes[outcome].inc()
-
-    @override
-    def told(self, took_s: float) -> None:
-        """Count it."""
-        self._seconds.observe(took_s)
-
-    @override
-    def unanswered(self) -> None:
-        """Count it."""
-        self._silent.inc()
-
-    @override
-    def published(self) -> None:
-        """Count it."""
-        self._writes.inc()
+    def take(self, event: AgentEvent) -> None:
+        """Count an event."""
+        match event:
+            case DeviceReported(outcome=outcome, took_s=took_s):
+                self._outcomes[outcome].inc()
+                if took_s is not None:
+                    self._seconds.observe(took_s)
+            case KubeletSilent():
+                self._silent.inc()
+            case GpuNodeWritten():
+                self._writes.inc()
 
 
 def show_cards(registry: Registry, agent: Agent) -> None:

@@ -8,11 +8,10 @@ from __future__ import annotations
 import enum
 from collections import Counter as CounterOf
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 import anyio
 import msgspec
-from typing_extensions import override
 
 from runtime.metrics.declared import (
     CLASHING_CLAIMS,
@@ -58,15 +57,29 @@ from scheduler.core.model.plan import (
     Hold,
     Join,
     Nominate,
-    Plan,
     Prepare,
     Retire,
     Withdraw,
 )
 from scheduler.core.model.quota import UNLIMITED, Resources
 from scheduler.core.model.verdict import Code
-from scheduler.report.state import QueueStanding, Standing
-from scheduler.telemetry.observer import Answer, Ended, Evicts, Observer, Stage
+from scheduler.report.state import QueueReport, SchedulerState
+from scheduler.telemetry.events import (
+    Answer,
+    Attempted,
+    Decided,
+    Ended,
+    EvictedInVain,
+    EvictionAnswered,
+    Evicts,
+    Judged,
+    LedgerDiffers,
+    RequestMade,
+    SchedulerEvent,
+    SeenBound,
+    Stage,
+    StageTook,
+)
 
 
 class Outcome(enum.StrEnum):
@@ -81,33 +94,37 @@ class Outcome(enum.StrEnum):
     FAILED = "failed"
 
 
-class ExplainObserver:
-    """Ignores all of it."""
+class QuestionAnswered(msgspec.Struct, frozen=True, gc=False):
+    """A question has ended, after this time."""
 
-    def asked(self, outcome: Outcome, seconds: float) -> None:
-        """Take the end of a question, and its duration."""
-
-    def sliced(self, seconds: float) -> None:
-        """Take the end of a slice of an explanation, and its CPU time: a decision may have waited for it."""
+    outcome: Outcome
+    seconds: float
 
 
-class ExplainCounted(ExplainObserver):
-    """Counts what the service tells. All series are there from the start, so that a rate sees the first of each."""
+class SliceTook(msgspec.Struct, frozen=True, gc=False):
+    """A slice of an explanation has ended, after this CPU time: a decision may have waited for it."""
+
+    seconds: float
+
+
+ExplainEvent: TypeAlias = QuestionAnswered | SliceTook
+
+
+class ExplainMetrics:
+    """Counts events of the service. All series are there from the start, so that a rate sees the first of each."""
 
     def __init__(self, registry: Registry) -> None:
         seconds = registry.histogram(EXPLAIN_SECONDS)
         self._seconds = {outcome: seconds.labels(outcome.value) for outcome in Outcome}
         self._slices = registry.histogram(EXPLAIN_SLICE_SECONDS)
 
-    @override
-    def asked(self, outcome: Outcome, seconds: float) -> None:
-        """Count it."""
-        self._seconds[outcome].observe(seconds)
-
-    @override
-    def sliced(self, seconds: float) -> None:
-        """Count it."""
-        self._slices.observe(seconds)
+    def take(self, event: ExplainEvent) -> None:
+        """Count an event."""
+        match event:
+            case QuestionAnswered(outcome=outcome, seconds=seconds):
+                self._seconds[outcome].observe(seconds)
+            case SliceTook(seconds=seconds):
+                self._slices.observe(seconds)
 
 
 _NANO: Final = 10**9
@@ -117,17 +134,17 @@ _PPB: Final = 10**9
 _UNLIMITED: Final = -1.0
 
 
-def show_queues(registry: Registry, standing: Standing) -> None:
+def show_queues(registry: Registry, scheduler: SchedulerState) -> None:
     """Read how queues stand, whenever somebody asks."""
 
     def samples() -> Iterator[tuple[Metric, Sample]]:
-        for queue in standing.queues():
+        for queue in scheduler.queues():
             yield from _samples(queue)
 
     registry.read_together(QUEUES, samples)
 
 
-def _samples(queue: QueueStanding) -> Iterator[tuple[Metric, Sample]]:
+def _samples(queue: QueueReport) -> Iterator[tuple[Metric, Sample]]:
     state, name = queue.state, queue.state.record.name
     labels = (name, name, queue.display_name)
     yield QUEUE_INFO, (labels, 1.0)
@@ -166,8 +183,11 @@ _KINDS: Final = {
 }  # fmt: skip
 
 
-class SchedulingCounted(Observer):
-    """Counts what the scheduler tells. All series are there from the start, so that a rate sees the first of each."""
+_OF_KAIS_BINDING: Final = frozenset({Stage.BIND, Stage.JOIN, Stage.HAND_OVER})
+
+
+class SchedulerMetrics:
+    """Counts events of the scheduler. All series exist from the start, so that a rate sees the first of each."""
 
     def __init__(self, registry: Registry) -> None:
         decisions, verdicts = registry.counter(DECISIONS), registry.counter(VERDICTS)
@@ -183,90 +203,64 @@ class SchedulingCounted(Observer):
             (why, answer): evictions.labels(why.value, answer.value) for why in Evicts for answer in Answer
         }
         self._in_vain = registry.counter(EVICTED_IN_VAIN)
-        self._kais = _UnderKaisNames(registry)
+        # What dashboards for KAI's scheduler query, where it means the same here.
+        self._kai_task, self._kai_bind = registry.histogram(KAI_TASK), registry.histogram(KAI_BIND)
+        self._kai_e2e = registry.gauge(KAI_E2E)
 
-    @override
-    def decided(self, plan: Plan) -> None:
-        """Count its entries; why pods wait is counted when it changes."""
-        for kind, count in CounterOf(type(entry) for entry in plan.entries if not isinstance(entry, Explain)).items():
+    def take(self, event: SchedulerEvent) -> None:
+        """Count an event; why pods wait is counted when it changes, and not for each decision."""
+        match event:
+            case Decided():
+                self._decided(event)
+            case StageTook(stage=stage, seconds=seconds):
+                self._took(stage, seconds)
+            case Judged(code=code):
+                self._verdicts[code].inc()
+            case RequestMade():
+                pass  # its stage is counted
+            case Attempted():
+                self._commits[event.how].inc()
+            case SeenBound(waited_s=waited_s):
+                self._waited.observe(waited_s)
+                self._kai_task.observe(waited_s * 1000)
+            case LedgerDiffers():
+                self._differences.inc()
+            case EvictionAnswered(why=why, answer=answer):
+                self._evictions[why, answer].inc()
+            case EvictedInVain(pods=pods):
+                self._in_vain.inc(pods)
+
+    def _decided(self, event: Decided) -> None:
+        entries = (type(entry) for entry in event.plan.entries if not isinstance(entry, Explain))
+        for kind, count in CounterOf(entries).items():
             self._decisions[kind].inc(count)
+        self._took(Stage.DECIDE, event.decided_s - event.began_s)
+        self._took(Stage.CHARGE, event.charged_s - event.decided_s)
+        self._kai_e2e.set((event.charged_s - event.began_s) * 1000)
 
-    @override
-    def took(self, stage: Stage, seconds: float) -> None:
-        """Count it."""
+    def _took(self, stage: Stage, seconds: float) -> None:
         self._seconds[stage].observe(seconds)
-        self._kais.took(stage, seconds)
-
-    @override
-    def judged(self, code: Code) -> None:
-        """Count it."""
-        self._verdicts[code].inc()
-
-    @override
-    def ended(self, how: Ended) -> None:
-        """Count it."""
-        self._commits[how].inc()
-
-    @override
-    def bound(self, waited_s: float) -> None:
-        """Count it."""
-        self._waited.observe(waited_s)
-        self._kais.task.observe(waited_s * 1000)
-
-    @override
-    def ledger_differs(self) -> None:
-        """Count it."""
-        self._differences.inc()
-
-    @override
-    def asked_to_go(self, why: Evicts, answer: Answer) -> None:
-        """Count it."""
-        self._evictions[why, answer].inc()
-
-    @override
-    def evicted_in_vain(self, pods: int) -> None:
-        """Count them."""
-        self._in_vain.inc(pods)
+        if stage in _OF_KAIS_BINDING:
+            self._kai_bind.observe(seconds * 1000)
 
 
-class _UnderKaisNames:
-    """What dashboards for KAI's scheduler ask for, where it means the same here (kai-contract 6.5)."""
-
-    def __init__(self, registry: Registry) -> None:
-        self.task = registry.histogram(KAI_TASK)
-        self._bind, self._e2e = registry.histogram(KAI_BIND), registry.gauge(KAI_E2E)
-        self._decided_s = 0.0
-
-    def took(self, stage: Stage, seconds: float) -> None:
-        """Count it; charging comes after deciding."""
-        match stage:
-            case Stage.DECIDE:
-                self._decided_s = seconds
-            case Stage.CHARGE:
-                self._e2e.set((self._decided_s + seconds) * 1000)
-            case Stage.BIND | Stage.JOIN | Stage.HAND_OVER:
-                self._bind.observe(seconds * 1000)
-            case Stage.GANG | Stage.PREPARE:
-                pass
-
-
-def show_standing(registry: Registry, standing: Standing) -> None:
+def show_state(registry: Registry, scheduler: SchedulerState) -> None:
     """Read why pods wait, and what of each pool is used and what is of no use, whenever somebody asks."""
 
     def pools() -> Iterator[Sample]:
-        for pool, use in standing.pools().items():
+        for pool, use in scheduler.pools().items():
             for state, nano in msgspec.structs.asdict(use).items():
                 yield (pool.node_pool, pool.product, state), nano
 
     def unusable() -> Iterator[Sample]:
-        for pool, causes in standing.unusable().items():
+        for pool, causes in scheduler.unusable().items():
             for cause, nano in causes.items():
                 yield (pool.node_pool, pool.product, cause.value), nano
 
-    registry.read(WAITING, lambda: [((why,), count) for why, count in standing.waiting().items()])
+    registry.read(WAITING, lambda: [((why,), count) for why, count in scheduler.waiting().items()])
     registry.read(POOLS, pools)
     registry.read(UNUSABLE, unusable)
-    registry.read_one(CLASHING_CLAIMS, standing.clashing_claims)
-    registry.read(MIG_ATTEMPTS, lambda: [((how,), count) for how, count in standing.mig_attempts().items()])
-    registry.read(MIG_GPUS, lambda: [((state,), n) for state, n in standing.mig_gpus(anyio.current_time()).items()])
-    registry.read(NOMINATIONS, lambda: [((action,), count) for action, count in standing.nominations().items()])
+    registry.read_one(CLASHING_CLAIMS, scheduler.clashing_claims)
+    registry.read(MIG_ATTEMPTS, lambda: [((how,), count) for how, count in scheduler.mig_attempts().items()])
+    registry.read(MIG_GPUS, lambda: [((state,), n) for state, n in scheduler.mig_gpus(anyio.current_time()).items()])
+    registry.read(NOMINATIONS, lambda: [((action,), count) for action, count in scheduler.nominations().items()])

@@ -1,4 +1,7 @@
-"""The manifests that a command is given: positional, ``-f`` as in kubectl, folders, ``-R``, and ``-`` for stdin."""
+"""Options of commands that read manifests: files, ``-f``, folders, ``-R``, ``-`` for stdin, and ``--dialects``.
+
+Only what the options need is imported at the top: ``--help`` loads no more.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,42 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from runtime.text import BadInput
+
+if TYPE_CHECKING:
+    from gpu.dialects.settings import DialectSettings
+
+
+def add_dialects(parser: argparse.ArgumentParser) -> None:
+    """Add ``--dialects``."""
+    parser.add_argument(
+        "--dialects",
+        default="",
+        metavar="FILE",
+        help="how requests in the words of other systems are read, as YAML or JSON (docs/dialects.md)",
+    )
+
+
+def dialects_of(name: str) -> DialectSettings:
+    """Read the file of that name; no name is the defaults. Raises BadInput, which names all that is wrong in it."""
+    from gpu.dialects.settings import DialectSettings  # noqa: PLC0415 - as above
+
+    if not name:
+        return DialectSettings()
+    from pathlib import Path  # noqa: PLC0415 - as above
+
+    from gpu.dialects import settings_file  # noqa: PLC0415
+    from gpu.translation import told  # noqa: PLC0415
+
+    try:
+        text = Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise BadInput(f"{name}: {why}") from error
+    found = settings_file.of_cluster(text)
+    if isinstance(found, DialectSettings):
+        return found
+    raise BadInput(f"{name}: {'; '.join(told(mistake) for mistake in found)}")
+
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,29 +6,26 @@ Reviews of the webhooks, counted by webhook and answer.
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 import anyio
 import msgspec
-from typing_extensions import override
 
 from admission.app import run as serve_admission
 from admission.certificates.rotation import Rotation, SelfMade
 from admission.certificates.tls import Files, FilesShown, Shown
-from admission.server import Answered, Endpoint, Observer
+from admission.server import Answered, Endpoint, ReviewAnswered
 from admission.settings import Choices, Settings
 from kube.client.api import Api
 from kube.client.clock import SystemClock
 from kube.client.retry import Retry
 from kube.client.server_time import ServerClock
 from kube.lead.lease import incarnation
-from kube.watch.reflector import Reflector
 from runtime import connections, process
 from runtime.metrics.declared import REVIEW_SECONDS
-from runtime.metrics.registry import Registry, show
-from runtime.metrics.requests import CountedTransport, count_watches
-from runtime.options.dialects import read
+from runtime.metrics.registry import CountedTransport, Registry, count_watches, show
+from runtime.options.manifests import dialects_of
 from runtime.process import listening
 from runtime.settings.admission import AdmissionOptions
 from runtime.text import BadInput
@@ -37,31 +34,24 @@ from runtime.tracing import tracer as tracing
 WEBHOOKS: Final = ("adopt", "mutate", "validate", "queue", "podgroup")
 
 
-class ReviewsCounted(Observer):
-    """Counts what admission tells."""
+class ReviewMetrics:
+    """Counts reviews by webhook and answer."""
 
     def __init__(self, registry: Registry) -> None:
-        self._registry = registry
         self._seconds = registry.histogram(REVIEW_SECONDS)
         # Shown as 0 from the start: a series that begins with its first failure has no increase to alert of.
         for webhook in WEBHOOKS:
             for answered in (Answered.FAILED, Answered.MALFORMED):
                 self._seconds.labels(webhook, answered.value)
 
-    @override
-    def watches(self, reflectors: Sequence[Reflector[Any]]) -> None:
-        """Show them."""
-        count_watches(self._registry, reflectors)
-
-    @override
-    def reviewed(self, webhook: str, answered: Answered, took_s: float) -> None:
-        """Count it."""
-        self._seconds.labels(webhook, answered.value).observe(took_s)
+    def take(self, event: ReviewAnswered) -> None:
+        """Count an event."""
+        self._seconds.labels(event.webhook, event.answered.value).observe(event.took_s)
 
 
 def settings(options: AdmissionOptions) -> Settings:
     """Return what is chosen about the webhooks. Raises BadInput for a file of dialects that can't be."""
-    dialects = read(options.dialects)
+    dialects = dialects_of(options.dialects)
     dialects = msgspec.structs.replace(
         dialects,
         sharing=dialects.sharing and options.gpu_sharing_enabled,
@@ -77,7 +67,7 @@ def settings(options: AdmissionOptions) -> Settings:
         gpu_resources=options.gpu_resource,
         shares_by_claims=options.shares_by_claims,
         origins=options.adopt_from,
-        are_grouped=options.workloads_are_grouped,
+        workloads_are_grouped=options.workloads_are_grouped,
         critical_namespaces=options.critical_namespace,
     )
 
@@ -127,7 +117,8 @@ async def run(options: AdmissionOptions, stop: anyio.Event) -> None:
             shown=shown,
             rng=rng,
             stop=stop,
-            observer=ReviewsCounted(registry),
+            emit=ReviewMetrics(registry).take,
+            show_watches=partial(count_watches, registry),
             tracer=tracer,
         )
         tasks.cancel_scope.cancel()

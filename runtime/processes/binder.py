@@ -8,13 +8,19 @@ from __future__ import annotations
 from typing import Final
 
 import anyio
-from typing_extensions import override
 
 from binder.app import Binder
 from binder.core.reservation_pod import ReservationTemplate
-from binder.report.status import Standing
+from binder.report.status import BinderState
 from binder.settings import BinderSettings
-from binder.telemetry.tracing import Observer, Stage
+from binder.telemetry.tracing import (
+    ActionCarried,
+    AttemptEnded,
+    BinderEvent,
+    DevicesLearned,
+    Stage,
+    stage_of,
+)
 from gpu.attempts import Cause
 from kube.client.api import Api
 from kube.client.clock import SystemClock
@@ -23,17 +29,16 @@ from kube.lead.replica import Replica
 from kube.telemetry.tracing import Tracer
 from runtime import process
 from runtime.metrics.declared import BIND_SECONDS, BIND_STAGE_SECONDS, BINDS, DRIFT, GROUPS, RESERVATIONS, TENANTS
-from runtime.metrics.registry import Registry
-from runtime.metrics.requests import count_watches
+from runtime.metrics.registry import Registry, count_watches
 from runtime.replicas import Own, run_replica
-from runtime.settings.binder import BinderOptions
+from runtime.settings.controllers import BinderOptions
 
 _BOUND: Final = "bound"
 _FAILED: Final = "failed"
 
 
-class BindingCounted(Observer):
-    """Counts what the binder tells. All series are there from the start, so that a rate sees the first of each."""
+class BinderMetrics:
+    """Counts events of the binder. All series exist from the start, so that a rate sees the first of each."""
 
     def __init__(self, registry: Registry) -> None:
         binds, seconds = registry.counter(BINDS), registry.histogram(BIND_SECONDS)
@@ -42,28 +47,24 @@ class BindingCounted(Observer):
         self._failed, self._failed_s = {cause: binds.labels(cause.value) for cause in Cause}, seconds.labels(_FAILED)
         self._stages = {stage: stages.labels(stage.value) for stage in Stage}
 
-    @override
-    def took(self, stage: Stage, seconds: float) -> None:
-        """Count it."""
-        self._stages[stage].observe(seconds)
-
-    @override
-    def ended(self, because: Cause | None, took_s: float) -> None:
-        """Count it."""
-        if because is None:
-            self._bound.inc()
-            self._bound_s.observe(took_s)
-        else:
-            self._failed[because].inc()
-            self._failed_s.observe(took_s)
+    def take(self, event: BinderEvent) -> None:
+        """Count an event."""
+        match event:
+            case ActionCarried(action=action, began_s=began_s, ended_s=ended_s):
+                self._stages[stage_of(action)].observe(ended_s - began_s)
+            case DevicesLearned(seconds=seconds):
+                self._stages[Stage.LEARN].observe(seconds)
+            case AttemptEnded(failure=failure, took_s=took_s):
+                (self._bound if failure is None else self._failed[failure.cause]).inc()
+                (self._bound_s if failure is None else self._failed_s).observe(took_s)
 
 
-def show_standing(registry: Registry, standing: Standing) -> None:
+def show_state(registry: Registry, state: BinderState) -> None:
     """Read shared GPUs, their reservations and what books are wrong about, whenever somebody asks."""
-    registry.read_one(GROUPS, standing.groups)
-    registry.read_one(TENANTS, standing.tenants)
-    registry.read(RESERVATIONS, lambda: [((state.value,), count) for state, count in standing.reservations().items()])
-    registry.read(DRIFT, lambda: [((kind.value,), count) for kind, count in standing.drift().items()])
+    registry.read_one(GROUPS, state.groups)
+    registry.read_one(TENANTS, state.tenants)
+    registry.read(RESERVATIONS, lambda: [((state.value,), count) for state, count in state.reservations().items()])
+    registry.read(DRIFT, lambda: [((kind.value,), count) for kind, count in state.drift().items()])
 
 
 async def run(options: BinderOptions, stop: anyio.Event) -> None:
@@ -83,10 +84,10 @@ async def run(options: BinderOptions, stop: anyio.Event) -> None:
     )
 
     def make(api: Api, events: EventRecorder, registry: Registry, tracer: Tracer | None) -> Replica:
-        observer = BindingCounted(registry)
-        binder = Binder(api, settings=settings, clock=clock, rng=rng, events=events, observer=observer, tracer=tracer)
+        emit = BinderMetrics(registry).take
+        binder = Binder(api, settings=settings, clock=clock, rng=rng, events=events, emit=emit, tracer=tracer)
         count_watches(registry, binder.reflectors)
-        show_standing(registry, binder.standing)
+        show_state(registry, binder.state)
         return binder
 
     await run_replica(options, stop, own=Own("binder", controller="binder", clock=clock, rng=rng), make=make)

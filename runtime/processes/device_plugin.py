@@ -17,7 +17,7 @@ from nodeagent.core.mig_partitioning import Outcome, State
 from nodeagent.driver_thread import OneQuestion
 from nodeagent.kubeletapi.client import PodResources
 from nodeagent.mig.nvml import AskedAside, MigCards
-from nodeagent.mig.partitioning import Carver, Restoring, boot_id
+from nodeagent.mig.partitioning import GpuPartitioner, Restoring, boot_id
 from nodeagent.plugin.device_plugin import serve
 from nodeagent.plugin.node import Labelling, NodeSources
 from nodeagent.plugin.nvml import NvmlDevices
@@ -25,9 +25,9 @@ from nodeagent.plugin.ports import Observer, Places, Sources
 from nodeagent.plugin.supervisor import OwnPlugin, Reports
 from runtime.settings.nodeagent import NodeAgentOptions
 from wire import names
+from wire.api_groups import WARNING
 from wire.core import Node, ObjectMeta
 from wire.crds.gpunode import GpuNode
-from wire.events import WARNING
 
 #: The agent waits for a driver that does not answer, and reports it; the file's ``failOnInitError`` has no effect.
 _ENVIRONMENT: Final = {"FAIL_ON_INIT_ERROR": "false"}
@@ -56,10 +56,10 @@ def own_plugin(
 
     node, files = options.node_name, options.device_plugin_files
     publishing = agent.publishing
-    carver = None
+    partitioner = None
     if agent.books:
         kept = state / "restored"
-        carver = _carver(agent, kubelet, events=events, node=node, one_question=one_question, kept=kept)
+        partitioner = _partitioner(agent, kubelet, events=events, node=node, one_question=one_question, kept=kept)
     return OwnPlugin(
         own,
         said=NodeSources(lambda: publishing.node, folder=Path(files) if files else None, kept=state / "node"),
@@ -67,12 +67,12 @@ def own_plugin(
         allocatable=kubelet.resources,
         reports=Reports(events, clock, node=node, seen=lambda: publishing.node),
         labelling=Labelling(api, node=node, seen=lambda: publishing.node, rng=rng),
-        carver=carver,
+        partitioner=partitioner,
         wanted=agent.wanted,
     )
 
 
-def _carver(
+def _partitioner(
     agent: Agent,
     kubelet: PodResources,
     *,
@@ -80,13 +80,13 @@ def _carver(
     node: str,
     one_question: OneQuestion,
     kept: Path,
-) -> Carver:
+) -> GpuPartitioner:
     """Return what makes MIG slices. The GpuNode says which, as long as the Node's label offers its GPUs for that."""
     publishing = agent.publishing
 
     def gpu_node() -> GpuNode | None:
         found = publishing.node
-        if not agent.witnessing.reflector.synced.is_set():
+        if not agent.device_reporter.reflector.synced.is_set():
             return None  # what reservations have is not known yet
         is_offered = found is not None and (found.metadata.labels or {}).get(names.NODE_MIG) == names.MIG_DYNAMIC
         return publishing.gpu_node if is_offered else None
@@ -100,13 +100,13 @@ def _carver(
         if outcome.state is State.FAILED:
             about_it = _metadata(publishing.node, node)
             note = f"MIG slices of {card}: {outcome.why}"
-            reason = names.REASON_CARVING_FAILED
+            reason = names.REASON_PARTITIONING_FAILED
             events.record(
-                about(NODES, about_it), reason=reason, action="Carving", note=note, type=WARNING, is_final=True
+                about(NODES, about_it), reason=reason, action="Partitioning", note=note, type=WARNING, is_final=True
             )
 
     def told() -> None:
-        publishing.tell(slices=carver.reports)
+        publishing.tell(slices=partitioner.reports)
         agent.tell()
 
     async def known() -> None:
@@ -114,7 +114,7 @@ def _carver(
             await each.synced.wait()
 
     driver = AskedAside(MigCards(), one_question)
-    carver = Carver(
+    partitioner = GpuPartitioner(
         driver,
         kubelet,
         gpu_node=gpu_node,
@@ -122,9 +122,9 @@ def _carver(
         told=told,
         heard=heard,
     )
-    carver.restoring = Restoring(driver, kept=kept, boot=boot_id(), known=known)
-    publishing.before_first = carver.seed
-    return carver
+    partitioner.restoring = Restoring(driver, kept=kept, boot=boot_id(), known=known)
+    publishing.before_first = partitioner.seed
+    return partitioner
 
 
 def _metadata(seen: Node | None, node: str) -> ObjectMeta:

@@ -20,16 +20,14 @@ from kube.events import EventRecorder
 from kube.lead.lease import incarnation
 from kube.serving import serve
 from nodeagent.app import Agent, AgentSettings, back_ends
-from nodeagent.enforcement.memory import WardenLink
+from nodeagent.enforcement.memory import EnforcerLink
 from nodeagent.enforcement.view import LONGEST_FOLDER
 from nodeagent.kubeletapi.client import PodResources
 from nodeagent.report.cards import read_aside
 from runtime import connections, process
 from runtime.health import Health
-from runtime.metrics.compat import SYSTEMS, show_compat
-from runtime.metrics.nodeagent import AgentCounted, show_cards, show_tenants
-from runtime.metrics.registry import Registry, show
-from runtime.metrics.requests import CountedTransport, count_watches, measured_lag
+from runtime.metrics.nodeagent import SYSTEMS, AgentMetrics, show_cards, show_compat, show_tenants
+from runtime.metrics.registry import CountedTransport, Registry, count_watches, measured_lag, show
 from runtime.process import listening
 from runtime.settings.nodeagent import NodeAgentOptions
 from runtime.text import BadInput
@@ -44,28 +42,34 @@ def settings(options: NodeAgentOptions) -> AgentSettings:
         raise BadInput("--node-name: missing; give the name of the Node that the agent runs on")
     if options.traces_endpoint:
         raise BadInput("--traces-endpoint: the node agent sends no traces; take it out")
-    if options.cap_all and not options.warden_socket:
-        raise BadInput("--cap-all: nobody caps without a warden; give --warden-socket, or take it out")
+    if options.cap_all and not options.memory_enforcer_socket:
+        raise BadInput(
+            "--cap-all: nobody caps without a memory enforcer; give --memory-enforcer-socket, or take it out"
+        )
     if options.mig_on_demand and options.device_plugin != PLUGIN_OWN:
         raise BadInput("--mig-on-demand: only its own device plug-in can withdraw a slice; give --device-plugin=own")
-    if compat_systems(options.compat_metrics) and not options.warden_socket:
-        raise BadInput("--compat-metrics: nothing is measured without a warden; give --warden-socket, or take it out")
-    if options.tenant_view and not options.warden_socket:
-        raise BadInput("--tenant-view: use is known from a warden; give --warden-socket, or take it out")
+    if compat_systems(options.compat_metrics) and not options.memory_enforcer_socket:
+        raise BadInput(
+            "--compat-metrics: only a memory enforcer measures use; give --memory-enforcer-socket, or take it out"
+        )
+    if options.tenant_view and not options.memory_enforcer_socket:
+        raise BadInput(
+            "--tenant-view: use is known from a memory enforcer; give --memory-enforcer-socket, or take it out"
+        )
     _check_folders(options)
     _check_back_ends(options)
     return AgentSettings(
         node=options.node_name,
         version=VERSION,
-        pod_resources=Path(options.pod_resources_socket),
+        pod_resources_socket=Path(options.pod_resources_socket),
         cap_all=options.cap_all,
         mig_on_demand=options.mig_on_demand,
-        view=Path(options.tenant_view) if options.tenant_view else None,
-        view_cdi=Path(options.tenant_view_cdi),
+        tenant_view=Path(options.tenant_view) if options.tenant_view else None,
+        tenant_view_cdi=Path(options.tenant_view_cdi),
         hami_core=Path(options.hami_core) if options.hami_core else None,
         hami_core_seen_at=Path(options.hami_core_seen_at) if options.hami_core_seen_at else None,
         remove_limits=options.remove_limits,
-        mps_keeper=Path(options.mps_keeper) if options.mps_keeper else None,
+        mps_daemon=Path(options.mps_daemon) if options.mps_daemon else None,
         mps_pipes=Path(options.mps_pipes),
         limits=Path(options.limits),
         limits_cdi=Path(options.limits_cdi),
@@ -86,11 +90,11 @@ def _check_folders(options: NodeAgentOptions) -> None:
 
 def _check_back_ends(options: NodeAgentOptions) -> None:
     """Raise BadInput where tenants can't be limited in the way that was chosen."""
-    if options.hami_core and options.mps_keeper:
-        raise BadInput("--mps-keeper: a tenant is limited by one back end; take it or --hami-core out")
+    if options.hami_core and options.mps_daemon:
+        raise BadInput("--mps-daemon: a tenant is limited by one back end; take it or --hami-core out")
     if options.hami_core_seen_at and not options.hami_core:
         raise BadInput("--hami-core-seen-at: there is no library; give --hami-core, or take it out")
-    for flag, back_end in (("--hami-core", options.hami_core), ("--mps-keeper", options.mps_keeper)):
+    for flag, back_end in (("--hami-core", options.hami_core), ("--mps-daemon", options.mps_daemon)):
         if options.remove_limits and back_end:
             raise BadInput(f"--remove-limits: {flag} makes them; give one of both")
 
@@ -103,7 +107,11 @@ async def run(options: NodeAgentOptions, stop: anyio.Event) -> None:
     shown = listening("--metrics-bind-address", options.metrics_bind_address)
     replica = incarnation(socket.gethostname(), rng)
     opened = connections.transport(options, "node-agent", replica=replica)
-    async with opened as transport, PodResources(chosen.pod_resources) as kubelet, anyio.create_task_group() as tasks:
+    async with (
+        opened as transport,
+        PodResources(chosen.pod_resources_socket) as kubelet,
+        anyio.create_task_group() as tasks,
+    ):
         tasks.start_soon(show, registry, shown)
         if listener is not None:
             tasks.start_soon(serve, health.app(), listener)
@@ -117,8 +125,10 @@ async def run(options: NodeAgentOptions, stop: anyio.Event) -> None:
             read_aside,
             settings=chosen,
             rng=rng,
-            observer=AgentCounted(registry),
-            warden=(functools.partial(WardenLink, Path(path)), events) if (path := options.warden_socket) else None,
+            emit=AgentMetrics(registry).take,
+            enforcer=(functools.partial(EnforcerLink, Path(path)), events)
+            if (path := options.memory_enforcer_socket)
+            else None,
             back_ends=back_ends(chosen),
         )
         agent.warn_by(events)
@@ -130,7 +140,7 @@ async def run(options: NodeAgentOptions, stop: anyio.Event) -> None:
         count_watches(registry, agent.reflectors)
         show_cards(registry, agent)
         if agent.limiting is not None:
-            show_tenants(registry, agent.limiting.measures, agent.limiting.deeds)
+            show_tenants(registry, agent.limiting.measures, agent.limiting.kills)
             index = _indexes(agent)
             show_compat(registry, compat, agent.limiting.measures, node=chosen.node, index_of=index)
 

@@ -87,7 +87,7 @@ def _recorded(nodes: NodeSet, path: Path | None) -> Iterator[None]:
         yield
         return
     with Recording(path) as recording:
-        nodes.witness.listeners.append(recording)
+        nodes.ground_truth.listeners.append(recording)
         yield
 
 

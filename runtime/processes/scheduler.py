@@ -13,30 +13,29 @@ from kube.events import EventRecorder
 from kube.lead.replica import Replica
 from kube.telemetry.tracing import Tracer
 from runtime import process
-from runtime.metrics.registry import Registry
-from runtime.metrics.requests import count_watches
-from runtime.metrics.scheduler import ExplainCounted, SchedulingCounted, show_queues, show_standing
+from runtime.metrics.registry import Registry, count_watches
+from runtime.metrics.scheduler import ExplainMetrics, SchedulerMetrics, show_queues, show_state
 from runtime.options.selection import UNITS_MIB
 from runtime.process import listening
 from runtime.replicas import Own, run_replica
 from runtime.settings.scheduler import SchedulerOptions
 from runtime.text import BadInput
 from scheduler.app import Scheduler
-from scheduler.core.model.preemption import RoomSettings
+from scheduler.core.model.preemption import PreemptionSettings
 from scheduler.core.model.settings import NodePool, Settings, own_name
 from scheduler.core.queues.use_over_time import UsePeriod
 from scheduler.report.inspect_api import Inspected, Inspecting
 from scheduler.settings import (
-    CarvingSettings,
     InspectSettings,
+    PartitioningSettings,
     PricingSettings,
     ScalingSettings,
     SchedulerSettings,
     UseSource,
 )
 from wire import names
+from wire.units import SECOND_NS
 
-_NS: Final = 1_000_000_000
 #: The lease of the scheduler for objects without the label; others' end in the value that they are for.
 LEASE: Final = "moorage-scheduler"
 #: Makes of a replica one that also explains, for those that ask at a listener.
@@ -51,20 +50,23 @@ def settings(options: SchedulerOptions) -> SchedulerSettings:
         cpu_strategy=options.cpu_strategy,
         weights=options.weights(),
         require_enforcement=options.require_enforcement,
-        enforced_affinity=options.enforced_node_affinity,
-        are_grouped=options.workloads_are_grouped,
+        enforced_node_affinity=options.enforced_node_affinity,
+        workloads_are_grouped=options.workloads_are_grouped,
         preemption=options.preemption,
-        patience_ns=round(options.berth_patience * 1_000_000_000),
-        berths_percent=options.berths_percent,
-        room=_room(options),
-        aligns_numa=options.numa_alignment,
+        reserved_nodes_patience_ns=round(options.reserved_nodes_patience * SECOND_NS),
+        reserved_nodes_percent=options.reserved_nodes_percent,
+        preemption_settings=_preemption(options),
+        numa_alignment=options.numa_alignment,
+        distinct_gpus=options.distinct_gpus,
     )
-    scaling = ScalingSettings(image=options.scaling_pod_image, memory_nano=options.gpu_memory_to_fraction_ratio)
+    scaling = ScalingSettings(
+        image=options.scaling_pod_image, memory_to_fraction_ratio_nano=options.gpu_memory_to_fraction_ratio
+    )
     return SchedulerSettings(
         decisions=decisions,
-        broken_gang_s=options.default_staleness_grace_period,
+        staleness_grace_s=options.default_staleness_grace_period,
         scaling=scaling if options.cluster_autoscaling else None,
-        carving=CarvingSettings() if options.mig_on_demand else None,
+        partitioning=PartitioningSettings() if options.mig_on_demand else None,
         object_status=options.object_status,
         suggestions=options.suggestions,
         cdi=options.cdi_enabled,
@@ -75,6 +77,7 @@ def settings(options: SchedulerOptions) -> SchedulerSettings:
         pricing=PricingSettings(in_thread=True),
         follows_use=True,
         device_taint_rules=options.device_taint_rules,
+        wait_for_config_maps=options.wait_for_config_maps,
     )
 
 
@@ -90,18 +93,18 @@ def _pool(options: SchedulerOptions) -> NodePool | None:
     return None
 
 
-def _room(options: SchedulerOptions) -> RoomSettings:
+def _preemption(options: SchedulerOptions) -> PreemptionSettings:
     """Return what is chosen about preemption."""
-    return RoomSettings(
-        multiplier_milli=options.reclaimer_saturation_multiplier,
-        preempt_min_ns=round(options.default_preempt_min_runtime * _NS),
-        reclaim_min_ns=round(options.default_reclaim_min_runtime * _NS),
-        reclaim_method=options.reclaim_resolve_method,
-        every_ns=round(options.room_interval * _NS),
-        leaving_ns=round(options.stuck_in_releasing_threshold * _NS),
-        longest_grace_s=round(options.longest_victim_grace_period),
-        budgets=options.disruption_budgets,
-        budgets_percent=options.disruption_budgets_percent,
+    return PreemptionSettings(
+        saturation_multiplier_milli=options.reclaimer_saturation_multiplier,
+        preempt_min_runtime_ns=round(options.default_preempt_min_runtime * SECOND_NS),
+        reclaim_min_runtime_ns=round(options.default_reclaim_min_runtime * SECOND_NS),
+        reclaim_resolve_method=options.reclaim_resolve_method,
+        interval_ns=round(options.preemption_interval * SECOND_NS),
+        releasing_threshold_ns=round(options.stuck_in_releasing_threshold * SECOND_NS),
+        longest_victim_grace_s=round(options.longest_victim_grace_period),
+        disruption_budgets=options.disruption_budgets,
+        disruption_budgets_percent=options.disruption_budgets_percent,
     )
 
 
@@ -114,8 +117,8 @@ def _queue_use(options: SchedulerOptions) -> UsePeriod | None:
         cron=options.queue_use_window_cron,
         window=options.queue_use_window_type,
         half_life_s=round(options.queue_use_half_life or 0),
-        begins_s=options.queue_use_window_start,
-        k_milli=options.queue_use_weight,
+        window_start_s=options.queue_use_window_start,
+        weight_milli=options.queue_use_weight,
     )
 
 
@@ -126,7 +129,7 @@ def _use_source(options: SchedulerOptions) -> UseSource | None:
     return UseSource(
         url=options.queue_use_prometheus,
         fetch_s=round(options.queue_use_fetch_interval),
-        stale_s=round(options.queue_use_staleness_period),
+        staleness_period_s=round(options.queue_use_staleness_period),
         timeout_s=options.queue_use_query_timeout,
         resolution_s=round(options.queue_use_query_resolution),
     )
@@ -150,20 +153,20 @@ async def run(options: SchedulerOptions, stop: anyio.Event, *, explaining: Expla
             clock=clock,
             rng=rng,
             events=events,
-            observer=SchedulingCounted(registry),
+            emit=SchedulerMetrics(registry).take,
             tracer=tracer,
         )
         count_watches(registry, scheduler.reflectors)
-        show_standing(registry, scheduler.standing)
-        show_queues(registry, scheduler.standing)
-        questions = ExplainCounted(registry)
+        show_state(registry, scheduler.state)
+        show_queues(registry, scheduler.state)
+        questions = ExplainMetrics(registry).take
         replica: Replica = scheduler
         if listener is not None:
             inspecting = Inspecting(scheduler.cache.cluster, inspect_settings(options))
             replica = Inspected(replica, inspecting, listener)
         if explain is None or explaining is None:
             return replica
-        return explaining(replica, scheduler, api=api, listener=explain, observer=questions)
+        return explaining(replica, scheduler, api=api, listener=explain, emit=questions)
 
     lease = own_name(LEASE, _pool(options))
     own = Own("scheduler", controller=names.SCHEDULER_NAME, clock=clock, rng=rng, lease=lease)

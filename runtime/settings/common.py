@@ -23,8 +23,7 @@ Address = tuple[str, int]
 WrittenCaps = Annotated[
     MemoryCaps,
     Setting(
-        help="write memory caps into books, for what enforces them on nodes: of no pod, of those that wish one, or of "
-        "all with shares; only once every scheduler and binder knows this option",
+        help="pods whose memory caps are written into books",
         kind=kinds.member(MemoryCaps),
     ),
 ]
@@ -35,32 +34,26 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
 
     kubeconfig: Annotated[
         str,
-        Setting(
-            help="file that says where the API server is", kind=kinds.FILE, default="none: the pod's service account"
-        ),
+        Setting(help="kubeconfig file", kind=kinds.FILE, default="none: the pod's service account"),
     ] = ""
     context: Annotated[
         str, Setting(help="context of the kubeconfig", kind=kinds.text("NAME"), default="its current one")
     ] = ""
-    server: Annotated[
-        str, Setting(help="API server instead of a kubeconfig, with --ca-file and --token-file", kind=kinds.URL)
-    ] = ""
+    server: Annotated[str, Setting(help="API server; needs --ca-file and --token-file", kind=kinds.URL)] = ""
     ca_file: Annotated[
-        str, Setting(help="certificates that --server is checked by", kind=kinds.PEM_NAME, default="the system's")
+        str, Setting(help="CA certificates of --server", kind=kinds.PEM_NAME, default="the system's")
     ] = ""
-    token_file: Annotated[str, Setting(help="who we are there: a token, read again once a minute", kind=kinds.FILE)] = (
-        ""
-    )
+    token_file: Annotated[str, Setting(help="file with a bearer token, read again once a minute", kind=kinds.FILE)] = ""
 
 
 class Process(Connection, frozen=True, kw_only=True):
     """Of everything that runs until it is stopped."""
 
-    log_level: Annotated[str, Setting(help="what is logged: this and worse", kind=kinds.choice(_LEVELS))] = "info"
+    log_level: Annotated[str, Setting(help="minimum log level", kind=kinds.choice(_LEVELS))] = "info"
     log_format: Annotated[
         str,
         Setting(
-            help="form of a line; auto: text on a terminal, JSON for everybody else",
+            help="format of log lines; auto: text on a terminal, else JSON",
             kind=kinds.choice(("auto", "json", "text")),
         ),
     ] = "auto"
@@ -72,31 +65,31 @@ class Component(Process, frozen=True, kw_only=True):
     config: Annotated[
         str,
         Setting(
-            help="a file of settings by their names, as YAML or JSON; environment and command line go before it",
+            help="file of settings, as YAML or JSON",
             kind=kinds.FILE,
             in_file=False,
         ),
     ] = ""
     metrics_bind_address: Annotated[
         Address | None,
-        Setting(help="show /metrics there, to anybody who reaches it", kind=kinds.ADDRESS, default="nowhere"),
+        Setting(help="serve /metrics there, without authentication", kind=kinds.ADDRESS, default="nowhere"),
     ] = None
     # The same for all components, or traces have holes (docs/tracing.md).
     traces_endpoint: Annotated[
         str,
         Setting(
-            help="send traces of pods there, by OTLP over HTTP; a URL without a path means /v1/traces",
+            help="send traces there, by OTLP over HTTP; path /v1/traces",
             kind=kinds.COLLECTOR,
             default="none: nothing is traced",
         ),
     ] = ""
-    traces_ratio: Annotated[int, Setting(help="which part of all pods is traced", kind=kinds.RATIO)] = 10_000_000
+    traces_ratio: Annotated[int, Setting(help="part of all pods that is traced", kind=kinds.RATIO)] = 10_000_000
     traces_headers_file: Annotated[
         str,
-        Setting(help="headers that the collector wants, a line NAME: VALUE for each", kind=kinds.FILE),
+        Setting(help="headers for the collector, lines of NAME: VALUE", kind=kinds.FILE),
     ] = ""
     traces_ca_file: Annotated[
-        str, Setting(help="certificates that the collector is checked by", kind=kinds.PEM_NAME, default="certifi's")
+        str, Setting(help="CA certificates of the collector", kind=kinds.PEM_NAME, default="certifi's")
     ] = ""
 
 
@@ -104,27 +97,29 @@ class Replica(Component, frozen=True, kw_only=True):
     """Of components whose replicas elect a leader (lease.py) and tell kubelet their health (runtime/health.py)."""
 
     no_leader_election: Annotated[
-        bool, Setting(help="work without asking who leads: for a single replica", kind=kinds.SWITCH)
+        bool, Setting(help="work without leader election, as a single replica", kind=kinds.SWITCH)
     ] = False
     lease_duration_s: Annotated[
         int,
         Setting(
-            help="seconds that other replicas wait after the last renewal that they saw",
+            help="seconds after the last renewal until others take over",
             kind=kinds.whole("S", least=1, most=_LONGEST_LEASE_S),
         ),
     ] = _LEASE.duration_s
     lease_renew_deadline_s: Annotated[
         float,
         Setting(
-            help="a leader that could not renew its lease for so long stops working",
+            help="a leader stops after this time without a renewal",
             kind=kinds.seconds(above=True, most_s=_LONGEST_LEASE_S),
         ),
     ] = _LEASE.renew_deadline_s
     lease_renew_s: Annotated[
-        float, Setting(help="between renewals", kind=kinds.seconds(above=True, most_s=_LONGEST_LEASE_S))
+        float,
+        Setting(help="time between renewals of the lease", kind=kinds.seconds(above=True, most_s=_LONGEST_LEASE_S)),
     ] = _LEASE.retry_s
     lease_poll_s: Annotated[
-        float, Setting(help="between looks at another's lease", kind=kinds.seconds(above=True, most_s=_LONGEST_LEASE_S))
+        float,
+        Setting(help="time between looks at another's lease", kind=kinds.seconds(above=True, most_s=_LONGEST_LEASE_S)),
     ] = _LEASE.poll_s
     health_probe_bind_address: Annotated[
         Address | None, Setting(help="answer /healthz and /readyz there", kind=kinds.ADDRESS, default="nowhere")
@@ -132,7 +127,7 @@ class Replica(Component, frozen=True, kw_only=True):
     if_kai_starts: Annotated[
         IfKaiStarts,
         Setting(
-            help="what a replica does when a KAI Scheduler starts beside it: stop until it has gone, or only say so",
+            help="when a KAI Scheduler starts: stop until it is gone, or log",
             kind=kinds.member(IfKaiStarts),
         ),
     ] = IfKaiStarts.STOP
@@ -140,7 +135,7 @@ class Replica(Component, frozen=True, kw_only=True):
     cdi_enabled: Annotated[
         Cdi,
         Setting(
-            help="name the devices of shares as CDI does; auto: where NVIDIA's ClusterPolicy has CDI on",
+            help="CDI names of devices; auto: as NVIDIA's ClusterPolicy says",
             kind=kinds.CDI,
         ),
     ] = Cdi.AUTO

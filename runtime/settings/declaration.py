@@ -1,7 +1,7 @@
 """A component's settings are a struct whose fields are annotated with ``Setting``: there each is declared, once.
 
 From it are made: the options of the command line, the variables of the environment, the keys of the file, and
-docs/settings.md. A field ``idle_s`` of the binder is ``--idle-s``, ``MOORAGE_BINDER_IDLE_S`` and ``idle-s``.
+docs/reference/settings.md. A field ``idle_s`` of the binder is ``--idle-s``, ``MOORAGE_BINDER_IDLE_S`` and ``idle-s``.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def nearest(word: str, known: Iterable[str], *, prefix: str = "") -> str:
     """Say which names were perhaps meant, and where all are told if none is like it. All begin with ``prefix``."""
     rests = sorted(name.removeprefix(prefix) for name in known)
     close = [prefix + rest for rest in get_close_matches(word.removeprefix(prefix), rests, n=_FEW)]
-    return f"did you mean {' or '.join(close)}?" if close else "docs/settings.md names them all"
+    return f"did you mean {' or '.join(close)}?" if close else "docs/reference/settings.md names them all"
 
 
 def read_many(values: Iterable[str], kind: Kind) -> Iterator[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 from nodeagent.kubeletapi import deviceplugin
-from nodeagent.kubeletapi.podresources import SOCKET
+from nodeagent.kubeletapi.client import SOCKET
 from runtime.settings import kinds
 from runtime.settings.common import Address, Component
 from runtime.settings.declaration import Setting
@@ -23,18 +23,22 @@ class NodeAgentOptions(Component, frozen=True, kw_only=True):
     pod_resources_socket: Annotated[str, Setting(help="socket of kubelet's pod-resources API", kind=kinds.FILE)] = (
         SOCKET
     )
-    warden_socket: Annotated[
+    memory_enforcer_socket: Annotated[
         str,
-        Setting(help="socket of the node's warden; it is sent the memory caps", kind=kinds.FILE, default="no warden"),
+        Setting(
+            help="socket of the memory enforcer, which gets the memory caps",
+            kind=kinds.FILE,
+            default="no memory enforcer",
+        ),
     ] = ""
     cap_all: Annotated[
         bool,
-        Setting(help="cap shares without a memory cap at what they ask of the GPU", kind=kinds.SWITCH),
+        Setting(help="cap shares without a memory cap at their request", kind=kinds.SWITCH),
     ] = False
     compat_metrics: Annotated[
         str,
         Setting(
-            help="show tenants under the names of these systems, too: hami, metagpu",
+            help="show tenants under these systems' metric names, too",
             kind=kinds.text("NAMES", "hami, metagpu, or both with a comma"),
             default="none",
         ),
@@ -59,11 +63,11 @@ class NodeAgentOptions(Component, frozen=True, kw_only=True):
     remove_limits: Annotated[
         bool, Setting(help="remove limits of an earlier agent, once no pod needs them", kind=kinds.SWITCH)
     ] = False
-    mps_keeper: Annotated[
+    mps_daemon: Annotated[
         str,
-        Setting(help="socket of the node's MPS keeper, which limits tenants", kind=kinds.FILE, default="not used"),
+        Setting(help="socket of the node's MPS daemon, which limits tenants", kind=kinds.FILE, default="not used"),
     ] = ""
-    mps_pipes: Annotated[str, Setting(help="the MPS keeper's pipe directory, on the host", kind=kinds.FOLDER)] = (
+    mps_pipes: Annotated[str, Setting(help="the MPS daemon's pipe directory, on the host", kind=kinds.FOLDER)] = (
         "/run/moorage/mps"
     )
     limits: Annotated[
@@ -75,22 +79,22 @@ class NodeAgentOptions(Component, frozen=True, kw_only=True):
     device_plugin: Annotated[
         str,
         Setting(
-            help="own: offer the node's GPUs to kubelet, in the place of another device plug-in",
+            help="own: replace NVIDIA's device plug-in",
             kind=kinds.choice(_MODES),
         ),
     ] = PLUGIN_OFF
     device_plugin_files: Annotated[
-        str, Setting(help="folder of the device plug-in's files; the Node's label names one", kind=kinds.FOLDER)
+        str, Setting(help="folder of device plug-in files; a Node's label names one", kind=kinds.FOLDER)
     ] = ""
     device_plugin_sockets: Annotated[
         str, Setting(help="kubelet's folder of device plug-ins' sockets", kind=kinds.FOLDER)
     ] = deviceplugin.FOLDER
     device_plugin_state: Annotated[
-        str, Setting(help="folder of what the device plug-in keeps until the machine starts again", kind=kinds.FOLDER)
+        str, Setting(help="folder of the device plug-in's state, until a reboot", kind=kinds.FOLDER)
     ] = "/run/moorage/device-plugin"
-    device_plugin_cdi: Annotated[
-        str, Setting(help="folder of the device plug-in's CDI file, where its file asks for one", kind=kinds.FOLDER)
-    ] = "/var/run/cdi"
+    device_plugin_cdi: Annotated[str, Setting(help="folder of the device plug-in's CDI file", kind=kinds.FOLDER)] = (
+        "/var/run/cdi"
+    )
     mig_on_demand: Annotated[
         bool,
         Setting(help="make and destroy MIG slices as the GpuNode asks for", kind=kinds.SWITCH),

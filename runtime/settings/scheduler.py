@@ -1,4 +1,4 @@
-"""Settings of ``moorage scheduler``, by KAI's names where it has them (kai-contract 6.4).
+"""Settings of ``moorage scheduler``, by KAI's names where it has them.
 
 Node affinity as a setting: a NodeSelector as manifests have it, in JSON.
 
@@ -16,16 +16,15 @@ from runtime.settings import kinds
 from runtime.settings.common import Address, Replica, WrittenCaps
 from runtime.settings.declaration import Setting
 from scheduler.core.convert.constraints import terms
-from scheduler.core.filters.requirements import effort_of
+from scheduler.core.filters.node_affinity import effort_of
 from scheduler.core.model.pod_class import Requirement, Term, Weights
-from scheduler.core.model.preemption import Method, Respect, RoomSettings
+from scheduler.core.model.preemption import Method, PreemptionSettings, Respect
 from scheduler.core.model.settings import NodePool, Settings, Strategy
-from scheduler.core.queues import cron
-from scheduler.core.queues.cron import Cron
-from scheduler.core.queues.use_over_time import UsePeriod, Window
+from scheduler.core.queues import use_over_time
+from scheduler.core.queues.use_over_time import Cron, UsePeriod, Window
 from scheduler.settings import ScalingSettings, SchedulerSettings, UseSource
-from wire import names
 from wire.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from wire.units import SECOND_NS
 
 ALLOWED: Final = (
     '{"nodeSelectorTerms": [{"matchExpressions": [{"key": KEY, "operator": In, NotIn, Exists, DoesNotExist, Gt or Lt, '
@@ -159,11 +158,12 @@ class PreferenceOptions(Replica, frozen=True, kw_only=True):
 
 
 _SCALING: Final = ScalingSettings()
-_ROOM: Final = RoomSettings()
-_NS: Final = 1_000_000_000
+_PREEMPTION: Final = PreemptionSettings()
 _SOURCE: Final = UseSource(url="")
 _MINUTE_S: Final = 60.0
-_CRON: Final = kinds.Kind(metavar="CRON", allowed=cron.ALLOWED, read=cron.parsed, written=lambda one: str(one.text))
+_CRON: Final = kinds.Kind(
+    metavar="CRON", allowed=use_over_time.ALLOWED, read=use_over_time.parsed, written=lambda one: str(one.text)
+)
 
 
 def _prometheus(given: str) -> str:
@@ -185,52 +185,49 @@ class SchedulerOptions(PreferenceOptions, frozen=True, kw_only=True):
     gpu_strategy: Annotated[
         Strategy,
         Setting(
-            help="next GPUs and shares: onto what is in use, onto what is free, or where the least usable GPU capacity "
-            "is lost",
+            help="placement of pods with GPUs (docs/packing.md)",
             kind=kinds.member(Strategy),
         ),
     ] = Strategy.PRICED
     cpu_strategy: Annotated[
         Strategy,
         Setting(
-            help="pods without GPUs: onto nodes in use, onto free ones, or where CPU is to spare beside GPUs",
+            help="placement of pods without GPUs (docs/packing.md)",
             kind=kinds.member(Strategy),
         ),
     ] = Strategy.PRICED
     nodepool_label_key: Annotated[
         str,
         Setting(
-            help="label of nodes, PodGroups, Queues and pods by which schedulers divide the cluster; empty: it is not "
-            "divided",
+            help="label key of node pools; empty: no node pools",
             kind=kinds.LABEL_KEY,
         ),
     ] = NodePool().key
     partition_label_value: Annotated[
         str,
         Setting(
-            help="value of that label that this scheduler is for; empty: objects without the label",
+            help="node pool of this scheduler; empty: objects without label",
             kind=kinds.POOL,
         ),
     ] = ""
     default_staleness_grace_period: Annotated[
         float,
         Setting(
-            help="what is left of a gang below its minimum is evicted after this time",
+            help="a gang below its minimum is evicted after this time",
             kind=kinds.seconds(above=True),
         ),
-    ] = SchedulerSettings().broken_gang_s
+    ] = SchedulerSettings().staleness_grace_s
     require_enforcement: Annotated[
         bool,
         Setting(
-            help="pods that wish caps or a mode wait for nodes that enforce them (node annotation "
-            f"{names.NODE_ENFORCES}), not only pods with annotation {names.REQUIRE_ENFORCEMENT}",
+            help="all pods that wish limits wait for nodes that enforce them",
             kind=kinds.SWITCH,
         ),
     ] = False
     enforced_node_affinity: Annotated[
         tuple[Term, ...] | None,
         Setting(
-            help="required node affinity of all pods beside their own, as kube-scheduler's addedAffinity",
+            help="added node affinity of all pods, as in kube-scheduler",
             kind=_AFFINITY,
             default="none",
         ),
@@ -238,7 +235,7 @@ class SchedulerOptions(PreferenceOptions, frozen=True, kw_only=True):
     workloads_are_grouped: Annotated[
         bool,
         Setting(
-            help="`moorage workloads` runs beside it: pods of a Job, too, wait until they name a PodGroup",
+            help="podgrouper runs: workloads' pods wait for its PodGroups",
             kind=kinds.SWITCH,
         ),
     ] = False
@@ -246,86 +243,85 @@ class SchedulerOptions(PreferenceOptions, frozen=True, kw_only=True):
     object_status: Annotated[
         bool,
         Setting(
-            help="write the status of Queues and PodGroups: what each has allocated and requests, and why it waits",
+            help="write the status of Queues and PodGroups",
             kind=kinds.SWITCH,
         ),
     ] = SchedulerSettings().object_status
     suggestions: Annotated[
         bool,
         Setting(
-            help="conditions of pods that have waited 30 s name changes that would let them start, each tried",
+            help="name changes that would help in conditions, after 30 s",
             kind=kinds.SWITCH,
         ),
     ] = True
-    berth_patience: Annotated[
+    reserved_nodes_patience: Annotated[
         float,
         Setting(
-            help="nodes are kept for a pod or gang that found no GPUs for so long, unless its Queue has annotation "
-            f"{names.PATIENCE}",
+            help="reserve nodes for a group after this time without GPUs",
             kind=kinds.seconds(),
         ),
-    ] = Settings().patience_ns / 1_000_000_000
-    berths_percent: Annotated[
+    ] = Settings().reserved_nodes_patience_ns / SECOND_NS
+    reserved_nodes_percent: Annotated[
         int,
         Setting(
-            help="of all GPUs that may be kept so, and at least one node; 0 keeps none",
+            help="percent of GPUs to reserve, at least one node; 0: none",
             kind=kinds.whole("PERCENT", least=0, most=100),
         ),
-    ] = Settings().berths_percent
+    ] = Settings().reserved_nodes_percent
     preemption: Annotated[
         bool,
         Setting(
-            help="evict preemptible pods for others of higher priority, or of queues that use less than their share",
+            help="evict pods for others that may take their place",
             kind=kinds.SWITCH,
         ),
     ] = Settings().preemption
     default_preempt_min_runtime: Annotated[
-        float, Setting(help="pods of queues that set no preemptMinRuntime run this long first", kind=kinds.seconds())
-    ] = _ROOM.preempt_min_ns / _NS
+        float, Setting(help="preemptMinRuntime of queues that set none", kind=kinds.seconds())
+    ] = _PREEMPTION.preempt_min_runtime_ns / SECOND_NS
     default_reclaim_min_runtime: Annotated[
-        float, Setting(help="pods of queues that set no reclaimMinRuntime run this long first", kind=kinds.seconds())
-    ] = _ROOM.reclaim_min_ns / _NS
+        float, Setting(help="reclaimMinRuntime of queues that set none", kind=kinds.seconds())
+    ] = _PREEMPTION.reclaim_min_runtime_ns / SECOND_NS
     reclaim_resolve_method: Annotated[
         Method, Setting(help="which queue's reclaimMinRuntime protects a pod", kind=kinds.member(Method))
-    ] = _ROOM.reclaim_method
+    ] = _PREEMPTION.reclaim_resolve_method
     disruption_budgets: Annotated[
         Respect,
         Setting(
             help="pods of each queue that PodDisruptionBudgets protect",
             kind=kinds.member(Respect),
         ),
-    ] = _ROOM.budgets
+    ] = _PREEMPTION.disruption_budgets
     disruption_budgets_percent: Annotated[
         int,
         Setting(
             help="part of a queue's use that budgets protect, for share",
             kind=kinds.whole("PERCENT", least=0, most=100),
         ),
-    ] = _ROOM.budgets_percent
+    ] = _PREEMPTION.disruption_budgets_percent
     reclaimer_saturation_multiplier: Annotated[
         int,
         Setting(
-            help="factor on the use of a queue that reclaims, in thousandths (KAI's relcaimerSaturationMultiplier)",
+            help="factor on a reclaiming queue's use, in thousandths",
             kind=kinds.whole("MILLI", least=1_000, most=1_000_000),
         ),
-    ] = _ROOM.multiplier_milli
+    ] = _PREEMPTION.saturation_multiplier_milli
     stuck_in_releasing_threshold: Annotated[
         float,
         Setting(
             help="terminating pods count as gone for this time",
             kind=kinds.seconds(1.0, most_s=86_400.0),
         ),
-    ] = _ROOM.leaving_ns / _NS
-    room_interval: Annotated[
+    ] = _PREEMPTION.releasing_threshold_ns / SECOND_NS
+    preemption_interval: Annotated[
         float, Setting(help="minimum time between two searches for victims", kind=kinds.seconds(0.01, most_s=3600.0))
-    ] = _ROOM.every_ns / _NS
+    ] = _PREEMPTION.interval_ns / SECOND_NS
     longest_victim_grace_period: Annotated[
         float,
         Setting(
-            help="longest grace period of a victim that its holder waits for",
+            help="longest grace period of a victim",
             kind=kinds.seconds(1.0, most_s=86_400.0),
         ),
-    ] = float(_ROOM.longest_grace_s)
+    ] = float(_PREEMPTION.longest_victim_grace_s)
     evictions_per_second: Annotated[
         int,
         Setting(help="evictions per second; twice as many after a pause", kind=kinds.whole("N", least=1, most=10_000)),
@@ -333,33 +329,41 @@ class SchedulerOptions(PreferenceOptions, frozen=True, kw_only=True):
     cluster_autoscaling: Annotated[
         bool,
         Setting(
-            help=f"ask autoscalers for nodes by pods in {_SCALING.namespace}, where shares of GPUs fit nowhere",
+            help="ask autoscalers for nodes where shares fit nowhere",
             kind=kinds.SWITCH,
         ),
     ] = False
-    scaling_pod_image: Annotated[str, Setting(help="of those pods", kind=kinds.IMAGE)] = _SCALING.image
+    scaling_pod_image: Annotated[str, Setting(help="image of pods that ask autoscalers", kind=kinds.IMAGE)] = (
+        _SCALING.image
+    )
     mig_on_demand: Annotated[
         bool,
         Setting(help="have node agents make MIG slices for pods that wait for them", kind=kinds.SWITCH),
     ] = False
     numa_alignment: Annotated[
         bool,
-        Setting(help="place pods where kubelets can align them, by NodeResourceTopology objects", kind=kinds.SWITCH),
+        Setting(help="place pods by NodeResourceTopology objects (docs/numa.md)", kind=kinds.SWITCH),
     ] = False
+    distinct_gpus: Annotated[
+        bool,
+        Setting(help="keep pods with several GPUs off nodes that offer each GPU several times", kind=kinds.SWITCH),
+    ] = False
+    wait_for_config_maps: Annotated[
+        bool,
+        Setting(help="pods wait for ConfigMaps that they name as required", kind=kinds.SWITCH),
+    ] = True
     device_taint_rules: Annotated[
         bool,
-        Setting(help="apply taints of DeviceTaintRules (resource.k8s.io/v1beta2) to devices", kind=kinds.SWITCH),
+        Setting(help="apply DeviceTaintRules (resource.k8s.io/v1beta2)", kind=kinds.SWITCH),
     ] = False
     gpu_memory_to_fraction_ratio: Annotated[
         int,
-        Setting(
-            help="what a gpu-memory ask takes of a GPU while no node tells how much memory one has", kind=kinds.RATIO
-        ),
-    ] = _SCALING.memory_nano
+        Setting(help="part of a GPU that gpu-memory asks while sizes are unknown", kind=kinds.RATIO),
+    ] = _SCALING.memory_to_fraction_ratio_nano
     queue_use_window: Annotated[
         float | None,
         Setting(
-            help="use of queues within this time counts against them when what is above quotas is divided",
+            help="use of queues within this time lowers their fair share",
             kind=kinds.seconds(_MINUTE_S, most_s=_LONGEST_WINDOW_S),
             default="use over time does not count",
         ),
@@ -373,11 +377,11 @@ class SchedulerOptions(PreferenceOptions, frozen=True, kw_only=True):
             help="when some tumbling window begins, in seconds since the epoch",
             kind=kinds.whole("SECONDS", least=0, most=9_999_999_999),
         ),
-    ] = UsePeriod().begins_s
+    ] = UsePeriod().window_start_s
     queue_use_window_cron: Annotated[
         Cron | None,
         Setting(
-            help="a window begins at these times, UTC; takes the place of its type and its length",
+            help="times (UTC) at which a window begins; replaces its type",
             kind=_CRON,
             default="none",
         ),
@@ -385,7 +389,7 @@ class SchedulerOptions(PreferenceOptions, frozen=True, kw_only=True):
     queue_use_half_life: Annotated[
         float | None,
         Setting(
-            help="use loses half of its weight in this time; takes the place of the window's end",
+            help="time in which use loses half of its weight",
             kind=kinds.seconds(_MINUTE_S, most_s=_LONGEST_WINDOW_S),
             default="none",
         ),
@@ -393,43 +397,42 @@ class SchedulerOptions(PreferenceOptions, frozen=True, kw_only=True):
     queue_use_weight: Annotated[
         int,
         Setting(
-            help="how much use over time counts, in thousandths (KAI's kValue times 1000)",
+            help="weight of use over time, in thousandths (KAI: kValue)",
             kind=kinds.whole("MILLI", least=0, most=1_000_000),
         ),
-    ] = UsePeriod().k_milli
+    ] = UsePeriod().weight_milli
     queue_use_prometheus: Annotated[
         str,
         Setting(
-            help="a Prometheus that says what queues used over time, in place of the scheduler's own record",
+            help="Prometheus with queues' use over time",
             kind=_PROMETHEUS,
             default="none",
         ),
     ] = ""
     queue_use_fetch_interval: Annotated[
-        float, Setting(help="how often Prometheus is asked", kind=kinds.seconds(1.0, most_s=3600.0))
+        float, Setting(help="time between queries of Prometheus", kind=kinds.seconds(1.0, most_s=3600.0))
     ] = _SOURCE.fetch_s
     queue_use_staleness_period: Annotated[
         float,
         Setting(
-            help="what Prometheus said counts for so long, when it does not answer any more",
+            help="how long the last answer of Prometheus counts",
             kind=kinds.seconds(1.0, most_s=_LONGEST_WINDOW_S),
         ),
-    ] = _SOURCE.stale_s
+    ] = _SOURCE.staleness_period_s
     queue_use_query_timeout: Annotated[
-        float, Setting(help="how long Prometheus may take for a query", kind=kinds.seconds(above=True, most_s=600.0))
+        float, Setting(help="time limit of a query", kind=kinds.seconds(above=True, most_s=600.0))
     ] = _SOURCE.timeout_s
     queue_use_query_resolution: Annotated[
         float,
         Setting(
-            help="Prometheus sums up one sample in this time; longer is cheaper for it",
+            help="step of queries; longer is cheaper for Prometheus",
             kind=kinds.seconds(1.0, most_s=86_400.0),
         ),
     ] = _SOURCE.resolution_s
     explain_address: Annotated[
         Address | None,
         Setting(
-            help="serve explanations of waiting pods there, over TLS, to readers with a token of the cluster who may "
-            "get the pod",
+            help="serve explanations of pods there, over TLS, to their readers",
             kind=kinds.ADDRESS,
             default="nowhere",
         ),
@@ -437,10 +440,9 @@ class SchedulerOptions(PreferenceOptions, frozen=True, kw_only=True):
     inspect_address: Annotated[
         Address | None,
         Setting(
-            help="serve the inspect API of Aliyun's gpushare there, to anybody who reaches it: nodes, GPUs, and names "
-            "and shares of the pods on them",
+            help="serve gpushare's inspect API there, without authentication",
             kind=kinds.ADDRESS,
             default="nowhere",
         ),
     ] = None
-    inspect_memory_unit: Annotated[str, Setting(help="what it counts in", kind=kinds.choice(UNITS_MIB))] = "GiB"
+    inspect_memory_unit: Annotated[str, Setting(help="unit of the inspect API", kind=kinds.choice(UNITS_MIB))] = "GiB"

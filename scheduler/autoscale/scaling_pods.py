@@ -23,8 +23,7 @@ from kube.client.resources import PODS
 from kube.telemetry.logevents import LogEvent, about
 from kube.watch.reflector import Reflector
 from kube.watch.signal import Signal
-from scheduler.core.autoscale.scaling_pods import Create, Remove, Scaler, ScalingPod, Step, Tell
-from scheduler.core.autoscale.unmet_demand import Want, wants
+from scheduler.core.autoscale.scaling_pods import Create, Remove, Scaler, ScalingPod, Step, Tell, Want, wants
 from scheduler.core.filters.volume_places import NEW_LABELS
 from scheduler.core.model.plan import Explain
 from scheduler.core.model.pod_class import Demand, Requirement, Term, VolumeRule
@@ -34,9 +33,8 @@ from scheduler.watch.cache import Cache
 from wire import names
 from wire.core import NodeSelector, Pod
 from wire.quantity import NANO, MalformedQuantity, parse_nano
-from wire.recent import Recent
 from wire.rfc3339 import rfc3339
-from wire.versions import is_older
+from wire.tombstones import Recent, is_older
 
 #: Alternatives that volumes leave, multiplied, beyond which nobody reads them.
 _MOST_TERMS: Final = 64
@@ -196,7 +194,7 @@ def read_scaling_pod(pod: Pod, namespace: str, pool: NodePool | None = None) -> 
         source=source,
         source_uid=(meta.annotations or {}).get(names.SCALES_FOR, ""),
         gpus=sum(_gpus(container.resources.requests or {}) for container in pod.spec.containers),
-        is_spent=bool(pod.spec.node_name) or pod.status.phase in {names.SUCCEEDED, names.FAILED},
+        is_spent=bool(pod.spec.node_name) or pod.status.phase in names.ENDED_PHASES,
         is_told=any(c.type == names.CONDITION_POD_SCHEDULED for c in pod.status.conditions or ()),
         deleting=meta.deletion_timestamp is not None,
     )
@@ -280,7 +278,7 @@ class Scaling:
         self._decided.set()
 
     def forget_gone(self) -> None:
-        """A period is over (wire/recent.py)."""
+        """A period is over (wire/tombstones.py)."""
         self._sink.forget_gone()
 
     async def run(self) -> None:
@@ -326,13 +324,18 @@ class Scaling:
         """Mend what differs from what should be there; False if not all of it was answered."""
         if not self._has_decided:
             return True
-        steps = self._think(self._cache.cluster.backlog.said.all())
+        steps = self._think(self._cache.cluster.scheduling_queue.said.all())
         outcomes = [await self._take(step) for step in steps]
         return all(outcomes)
 
     def _think(self, explained: Sequence[Explain]) -> list[Step]:
         now_s = anyio.current_time()
-        wanted = wants(self._cache.cluster, explained, now_ns=monotonic_ns(), memory_nano=self._settings.memory_nano)
+        wanted = wants(
+            self._cache.cluster,
+            explained,
+            now_ns=monotonic_ns(),
+            memory_to_fraction_ratio_nano=self._settings.memory_to_fraction_ratio_nano,
+        )
         steps = self._scaler.steps(wanted, self._sink.seen(), now_s=now_s)
         self._thought_s = anyio.current_time() - now_s
         return steps
@@ -442,5 +445,5 @@ class ScalingPodSink:
             self._wake.set()
 
     def forget_gone(self) -> None:
-        """A period is over (wire/recent.py)."""
+        """A period is over (wire/tombstones.py)."""
         self._gone.age(lambda _, __: False)

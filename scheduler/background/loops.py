@@ -25,7 +25,7 @@ from anyio.abc import TaskGroup
 from scheduler.core.model.pod_kind import Kind
 from scheduler.core.scores.prices import moved_percent, prices_of, typical_of
 from scheduler.settings import PricingSettings
-from scheduler.telemetry.observer import Observer
+from scheduler.telemetry.events import Emit, LedgerDiffers
 from scheduler.watch.cache import Cache
 
 
@@ -38,7 +38,6 @@ class Answering:
         #: Reservations (UIDs) that are waited for.
         self._awaited: set[str] = set()
         self._tasks: TaskGroup | None = None
-        cache.on_device_asked = self._ask
 
     async def run(self) -> None:
         """Wait for answers until cancelled, also for those that were asked for before."""
@@ -47,13 +46,14 @@ class Answering:
             try:
                 for held in self._cache.reservations.values():
                     if not held.is_told:
-                        self._ask(held.uid)
+                        self.ask(held.uid)
                 await anyio.sleep_forever()
             finally:
                 self._tasks = None
                 self._awaited.clear()
 
-    def _ask(self, reservation_uid: str) -> None:
+    def ask(self, reservation_uid: str) -> None:
+        """Wait for the answer of a reservation, while it runs."""
         if self._tasks is not None and reservation_uid not in self._awaited:
             self._awaited.add(reservation_uid)
             self._tasks.start_soon(self._wait, reservation_uid)
@@ -104,9 +104,9 @@ _ROUND_S: Final = 10.0
 class Recounting:
     """Goes round all nodes, every ten seconds at most. A thousand take a minute."""
 
-    def __init__(self, cache: Cache, observer: Observer) -> None:
+    def __init__(self, cache: Cache, emit: Emit) -> None:
         self._cache = cache
-        self._observer = observer
+        self._emit = emit
         self._left: list[str] = []
 
     async def run(self) -> None:
@@ -130,7 +130,7 @@ class Recounting:
             found = cluster.differences(name)
             if found:
                 _log.error("the ledger is wrong, and is counted again: %s", "; ".join(found))
-                self._observer.ledger_differs()
+                self._emit(LedgerDiffers())
                 cluster.count_again(name)
                 self._cache.wake.set()
 

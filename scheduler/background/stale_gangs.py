@@ -11,36 +11,37 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 import anyio
+import msgspec
 
 from kube.client.api import Api
-from kube.client.backoff import doubled_s
 from kube.client.clock import Clock
 from kube.client.errors import ApiError
 from kube.client.resources import POD_GROUPS, PODS
+from kube.client.retry import doubled_s
 from kube.events import Bursts, EventRecorder
 from kube.telemetry.logevents import LogEvent, about
 from kube.watch.signal import Signal
 from scheduler.conditions import messages
 from scheduler.conditions.messages import eviction_text
-from scheduler.core.convert.pod_groups import pod_group_record
+from scheduler.core.convert.pod_groups import pod_group_record, render_kept
 from scheduler.core.convert.pods import pod_record
 from scheduler.core.groups.quorum import Quorum, quorum
 from scheduler.core.model.plan import Evict
 from scheduler.core.model.records import PodGroupRecord
 from scheduler.core.model.stale import Stale
 from scheduler.preemption.evictor import ENDS, OF_GROUP, Evictor, Wanted
-from scheduler.telemetry.observer import Answer, Evicts, Observer
+from scheduler.telemetry.events import Answer, Emit, EvictionAnswered, Evicts
 from scheduler.watch.cache import Cache
 from wire import names
+from wire.api_groups import WARNING
 from wire.core import ObjectReference, Pod
-from wire.events import WARNING
 from wire.rfc3339 import parse_ns, rfc3339
+from wire.units import SECOND_NS
 
 _log: Final = logging.getLogger(__name__)
-_S: Final = 1_000_000_000
 #: Between two writes on one PodGroup.
 _PAUSE_S: Final = 5.0
 _LONGEST_PAUSE_S: Final = 1800.0
@@ -53,6 +54,8 @@ _LATE_S: Final = 2.0
 _OFF_S: Final = 5.0
 
 Key = tuple[str, str]
+#: To be written on a PodGroup; None: taken away.
+Annotations: TypeAlias = dict[str, str | None]
 
 
 class Stamps:
@@ -62,8 +65,8 @@ class Stamps:
         self._api = api
         self._cache = cache
         self._clock = clock
-        #: PodGroup -> its state as read, and what its stamp should be; None: it should have none.
-        self._wanted: dict[Key, tuple[PodGroupRecord, str | None]] = {}
+        #: PodGroup -> its state as read, and annotations as they should be; None: it should have none.
+        self._wanted: dict[Key, tuple[PodGroupRecord, Annotations]] = {}
         #: PodGroup -> (writes that failed in a row, when it may be written again).
         self._paused: dict[Key, tuple[int, float]] = {}
         self._writing: set[Key] = set()
@@ -85,39 +88,53 @@ class Stamps:
         stamp_ns = parse_ns(group.stale_since)
         if stamp_ns is None:
             return now
-        return now - max(0.0, (self._clock.now_ns() - stamp_ns) / _S)
+        return now - max(0.0, (self._clock.now_ns() - stamp_ns) / SECOND_NS)
 
     def is_writing(self, key: Key) -> bool:
         """Whether a stamp of this PodGroup is being written."""
         return key in self._writing
 
+    def keep(self, group: PodGroupRecord) -> None:
+        """Have a PodGroup say at once that its minimums rose: nobody can tell that afterwards."""
+        key = (group.namespace, group.name)
+        if key not in self._paused and (wanted := _kept(group)):
+            self._wanted[key] = (group, wanted)
+            self._on_wanted.set()
+
     def put_right(self, since: Mapping[Key, float], now: float) -> None:
-        """Have the stamps of all PodGroups say this: since when (event loop's time) each was below its minimum."""
-        differing = {(group.namespace, group.name): (group, stamp) for group, stamp in self._differing(since, now)}
+        """Have the stamps of all PodGroups say this: since when (event loop's time) each was below its minimum.
+
+        And have those whose minimums rose say which ones their pods have.
+        """
+        differing = {
+            (group.namespace, group.name): (group, wanted)
+            for group in self._cache.cluster.pod_groups()
+            if (wanted := {**self._stamp(group, since, now), **_kept(group)})
+        }
         self._paused = {key: told for key, told in self._paused.items() if key in differing or told[1] > now}
         self._wanted = {key: told for key, told in differing.items() if now >= self._paused.get(key, (0, now))[1]}
         if self._wanted:
             self._on_wanted.set()
 
-    def _differing(self, since: Mapping[Key, float], now: float) -> Iterator[tuple[PodGroupRecord, str | None]]:
-        for group in self._cache.cluster.pod_groups():
-            began = since.get((group.namespace, group.name))
-            if began is None:
-                if group.stale_since and group.blocker is None:
-                    yield group, None
-            elif not self._is_right(group, began, now) and not self._is_starting(group, began, now):
-                yield group, rfc3339(self._stamp_ns(began, now))
+    def _stamp(self, group: PodGroupRecord, since: Mapping[Key, float], now: float) -> Annotations:
+        """The stamp of a PodGroup, where it has another one."""
+        began = since.get((group.namespace, group.name))
+        if began is None:
+            return {names.STALE_SINCE: None} if group.stale_since and group.blocker is None else {}
+        if self._is_right(group, began, now) or self._is_starting(group, began, now):
+            return {}
+        return {names.STALE_SINCE: rfc3339(self._stamp_ns(began, now))}
 
     def _is_right(self, group: PodGroupRecord, since: float, now: float) -> bool:
         written_ns = parse_ns(group.stale_since)
-        return written_ns is not None and abs(written_ns - self._stamp_ns(since, now)) < _OFF_S * _S
+        return written_ns is not None and abs(written_ns - self._stamp_ns(since, now)) < _OFF_S * SECOND_NS
 
     def _is_starting(self, group: PodGroupRecord, since: float, now: float) -> bool:
         """Whether a gang may be below its minimum only because its Bindings are seen one after another."""
         return now - since < _PAUSE_S and self._cache.cluster.is_gang_in_flight(group.namespace, group.name)
 
     def _stamp_ns(self, since: float, now: float) -> int:
-        return self._clock.now_ns() - round((now - since - _LATE_S) * _S)
+        return self._clock.now_ns() - round((now - since - _LATE_S) * SECOND_NS)
 
     async def _write(self, key: Key, limiter: anyio.CapacityLimiter) -> None:
         try:
@@ -127,23 +144,28 @@ class Stamps:
             self._writing.discard(key)
 
     async def _write_once(self, key: Key) -> None:
-        group, stamp = self._wanted.pop(key, (None, None))
+        group, annotations = self._wanted.pop(key, (None, {}))
         if group is None:
             return
         failures = self._paused.get(key, (0, 0.0))[0] + 1
         try:
-            wanted = {"metadata": {"annotations": {names.STALE_SINCE: stamp}}}
+            wanted = {"metadata": {"annotations": annotations}}
             written = await self._api.patch(POD_GROUPS, group.name, wanted, namespace=group.namespace, uid=group.uid)
         except ApiError as error:
             pause_s = doubled_s(_PAUSE_S, failures, longest_s=_LONGEST_PAUSE_S)
-            _log.warning("since when gang %s/%s is stale was not written, again in %.0f s: %s", *key, pause_s, error)
+            _log.warning("how gang %s/%s stands was not written, again in %.0f s: %s", *key, pause_s, error)
         else:
             failures, pause_s = 0, _PAUSE_S
             self._cache.note_pod_group(written)
         self._paused[key] = (failures, anyio.current_time() + pause_s)
 
 
-_ENDED: Final = frozenset({names.SUCCEEDED, names.FAILED})
+def _kept(group: PodGroupRecord) -> Annotations:
+    """What a PodGroup should say of its minimums that rose, where it says something else."""
+    if group.kept == group.written_kept or group.blocker is not None:
+        return {}
+    text = None if group.kept is None else render_kept(group.kept)
+    return {} if text is None and group.written_kept is None else {names.KEPT_MINIMUM: text}
 
 
 @dataclass(slots=True, eq=False)
@@ -164,16 +186,16 @@ class Releasing:
         *,
         evictor: Evictor,
         events: EventRecorder,
-        observer: Observer,
-        grace_s: float,
+        emit: Emit,
+        staleness_grace_s: float,
     ) -> None:
         self._api = api
         self._cache = cache
         self._evictor = evictor
         self._events = events
         self._evicted = Bursts(events, reason=names.REASON_EVICT, action="Evicting")
-        self._observer = observer
-        self._grace_s = grace_s
+        self._emit = emit
+        self._grace_s = staleness_grace_s
         #: Gang -> since when (event loop's time) it has been below its minimum.
         self._since: dict[Key, float] = {}
         self._stamps = Stamps(api, cache, clock=api.clock)
@@ -188,15 +210,14 @@ class Releasing:
         self._refused: dict[Key, tuple[int, float]] = {}
         #: What gangs were told about words of theirs that are left out of account, by UID and reason.
         self._said: dict[tuple[str, str], str] = {}
-        cache.cluster.stale.grace_ns = round(grace_s * _S)
-        cache.on_gang = self._note
+        cache.cluster.stale.staleness_grace_ns = round(staleness_grace_s * SECOND_NS)
 
     async def run(self) -> None:
         """Look now and then, as often as gangs are judged, and release what is decided to go; until cancelled."""
         for key in [*self._decided]:
             del self._decided[key]
             self._publish(key)
-        every_s = self._cache.cluster.stale.every_ns / _S
+        every_s = self._cache.cluster.stale.interval_ns / SECOND_NS
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._stamps.run)
             tasks.start_soon(self._release_decided)
@@ -221,19 +242,24 @@ class Releasing:
         if key in self._since:
             _, again = self._refused.get(key, (0, None))
             gang = Stale(
-                since_ns=round(self._since[key] * _S),
-                again_ns=None if again is None else round(again * _S),
+                since_ns=round(self._since[key] * SECOND_NS),
+                again_ns=None if again is None else round(again * SECOND_NS),
                 is_going=self._is_going(key),
             )
         if self._cache.cluster.note_stale(key, gang):
             self._cache.wake.set()
 
-    def _note(self, key: Key) -> None:
-        """A gang that was whole again, be it between two looks, has all of the grace time again.
+    def gang_changed(self, key: Key) -> None:
+        """Give a gang that was whole again, be it between two looks, all of the grace time again.
 
         Before the first look not all of its pods may be known.
         """
-        if not self._has_looked or not (key in self._since or self._is_stamped(key)):
+        if not self._has_looked:
+            return
+        group = self._cache.cluster.pod_group(*key)
+        if group is not None and group.kept is not None and group.written_kept != group.kept:
+            self._stamps.keep(group)
+        if not (key in self._since or self._is_stamped(key)):
             return
         if not self._cache.cluster.is_broken_gang(*key):
             self._since.pop(key, None)
@@ -318,13 +344,21 @@ class Releasing:
         active = [
             pod
             for pod in members
-            if pod.spec.node_name and pod.metadata.deletion_timestamp is None and pod.status.phase not in _ENDED
+            if pod.spec.node_name
+            and pod.metadata.deletion_timestamp is None
+            and pod.status.phase not in names.ENDED_PHASES
         ]
         bound = [found for pod in active if (found := pod_record(pod, self._cache.cluster.settings)) is not None]
+        if known is None or (now.uid, now.stale_ns, now.minimums) != (
+            entry.pod_group_uid,
+            known.stale_ns,
+            known.minimums,
+        ):
+            return  # it is judged again once the watch has shown it
+        now = msgspec.structs.replace(now, kept=known.kept)
         state = quorum(now, bound, self._cache.cluster.is_in_flight)
         is_at_its_end = any(pod.status.phase == names.SUCCEEDED for pod in members)
-        is_another = known is None or now.uid != entry.pod_group_uid or now.stale_ns != known.stale_ns
-        if is_at_its_end or is_another or now.blocker or not state.is_broken:
+        if is_at_its_end or now.blocker or not state.is_broken:
             return
         chosen = {victim.pod_uid for victim in entry.pods}
         going = sorted((pod for pod in active if pod.metadata.uid in chosen), key=lambda member: member.metadata.name)
@@ -341,7 +375,7 @@ class Releasing:
             return not asked.is_over and self._is_due(group)
 
         def told(answer: Answer) -> None:
-            self._observer.asked_to_go(Evicts.STALE_GANG, answer)
+            self._emit(EvictionAnswered(Evicts.STALE_GANG, answer))
             if answer is Answer.EVICTED:
                 self._tell(group, pod, state)
             asked.left -= answer in ENDS

@@ -23,10 +23,10 @@ from gpu.share import portion_text
 from kube import binding
 from kube.binding import FenceText, Identity
 from kube.client.api import Api, remove
-from kube.client.backoff import until_answered
 from kube.client.clock import Clock, monotonic_ns
 from kube.client.errors import AlreadyExists, ApiError, NotFound, Refused
 from kube.client.resources import BIND_REQUESTS, PODS
+from kube.client.retry import until_answered
 from scheduler.core.model.plan import Placement
 from scheduler.core.model.records import BindRequestRecord
 from scheduler.core.model.settings import NodePool
@@ -166,10 +166,6 @@ class HandedOver:
         #: Pod UID -> node -> attempts that only taught what a device is there.
         self._taught: dict[str, dict[str, int]] = {}
         self._tasks: TaskGroup | None = None
-        cache.on_pod = self._look
-        cache.on_request_gone = self._request_gone
-        cache.on_device_freed = self._device_freed
-        cache.on_requests_listed = self._listed
 
     @contextmanager
     def watching_in(self, tasks: TaskGroup) -> Iterator[None]:
@@ -185,8 +181,8 @@ class HandedOver:
         self._handed[placement.pod_uid] = _Handed(placement, request)
         self._pod_of[request] = placement.pod_uid
         # It may have come and gone before this answer did: a pod that is still here after a while is looked after.
-        self._request_gone(request)
-        self._look(placement.pod_uid)
+        self.request_gone(request)
+        self.pod_changed(placement.pod_uid)
 
     def has(self, placement: Placement) -> bool:
         """Whether the BindRequest of this placement was created and is not known to be over."""
@@ -248,7 +244,7 @@ class HandedOver:
         except NotFound:
             return None
 
-    def _look(self, pod_uid: str) -> None:
+    def pod_changed(self, pod_uid: str) -> None:
         """A pod changed: see whether its attempt is over."""
         waiting = self._cache.waiting.get(pod_uid)
         if waiting is None:
@@ -262,7 +258,8 @@ class HandedOver:
             is_last = handed.request == waiting.fences[0]
             self._fail(handed, waiting.fenced_because if is_last else attempts.Cause.WITHDRAWN.value)
 
-    def _request_gone(self, request: str) -> None:
+    def request_gone(self, request: str) -> None:
+        """A BindRequest is gone: look after its attempt if the pod is not seen bound or fenced soon."""
         pod_uid = self._pod_of.get(request)
         handed = self._handed.get(pod_uid) if pod_uid is not None else None
         if handed is None:
@@ -271,10 +268,10 @@ class HandedOver:
             handed.is_watched = True
             self._tasks.start_soon(self._fence_orphan, handed)
 
-    def _listed(self, present: set[str]) -> None:
+    def requests_listed(self, present: set[str]) -> None:
         """After a gap in the watch: a request that is on no list may have come and gone unseen, or be newer than it."""
         for request in [handed.request for handed in self._handed.values() if handed.request not in present]:
-            self._request_gone(request)
+            self.request_gone(request)
 
     async def _is_there(self, handed: _Handed) -> bool:
         placement = handed.placement
@@ -332,7 +329,7 @@ class HandedOver:
         self._forget(handed)
         self._cache.wake.set()
 
-    def _device_freed(self, node: str) -> None:
+    def device_freed(self, node: str) -> None:
         """A device may be free now (node "": anywhere): pods that found only others there may look again."""
         for pod_uid, tries in self._taught.items():
             for tried in [tried for tried in tries if node in {tried, ""}]:

@@ -39,7 +39,8 @@ from scheduler.watch.cache import Cache, Waiting
 from wire import names
 from wire.core import Condition, Pod
 from wire.rfc3339 import rfc3339
-from wire.versions import is_older
+from wire.tombstones import is_older
+from wire.units import SECOND_NS
 
 #: Devices have this long to be ready for their pod once they are allocated, as with kube-scheduler.
 BINDING_S: Final = float(READY_WITHIN_S)
@@ -189,7 +190,6 @@ _Key: TypeAlias = tuple[str, str, str]
 _Choice: TypeAlias = VolumeChoice | ClaimChoice
 #: A pod that goes meanwhile is noticed within this time.
 _LOOK_S: Final = 5.0
-_S: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,14 +236,13 @@ class Preparing:
         self._versions: dict[str, str] = {}
         #: Who waits for a claim (namespace, name) or a volume (name) to change, by its number.
         self._waiting: dict[Hashable, dict[int, _Watch]] = {}
-        cache.on_stored = self._changed
 
     def stop(self) -> None:
         """Wait for nothing any more: what is charged stays so, and the next leader goes on from what is written."""
         self._is_stopped = True
-        self._changed(None)
+        self.stored_changed(None)
 
-    def _changed(self, key: Hashable) -> None:
+    def stored_changed(self, key: Hashable) -> None:
         """A claim or a volume has changed; None: any may have.
 
         What it says is noted at once: it may be taken back by the next event, before anybody who waits runs.
@@ -261,7 +260,7 @@ class Preparing:
             return
         if failed is None:
             self._note_own(placements)
-            self._cache.room.note_claims_bound(_uids_of(placements))
+            self._cache.preemption.note_claims_bound(_uids_of(placements))
         else:
             self._note(failed, beside=_uids_of(placements))
         for placement in placements:
@@ -500,8 +499,8 @@ class Preparing:
         if failed.is_overtaken:
             commits.overtaken(placement.pod_uid, failed.because, now_ns=now_ns)
         else:
-            at_s = self._api.clock.now_ns() // _S
-            self._cache.room.note_claim_failed(failed.claim, at_s=at_s, beside=beside)
+            at_s = self._api.clock.now_ns() // SECOND_NS
+            self._cache.preemption.note_claim_failed(failed.claim, at_s=at_s, beside=beside)
             commits.failed(placement.pod_uid, failed.node, failed.because, now_ns=now_ns)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import random
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -30,15 +30,15 @@ from kube import binding
 from kube.binding import FenceText, Identity
 from kube.books import BookWriter
 from kube.client.api import Api
-from kube.client.backoff import until_answered
 from kube.client.clock import Clock, monotonic_ns
+from kube.client.retry import until_answered
 from kube.cluster_policies import CdiNames
 from kube.events import EventRecorder
 from kube.telemetry.logevents import LogEvent, about
 from scheduler.core.model.plan import Placement
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.settings import name_of
-from scheduler.telemetry.observer import Ended, Observer, ended_by
+from scheduler.telemetry.events import Attempted, Emit
 from scheduler.watch.cache import Cache
 from sharing import outcome
 from sharing.attempt import Attempt
@@ -49,6 +49,7 @@ from sharing.state import Action, Fence, Join, Leave, Phase, PostBinding, ReadPo
 from sharing.step import Next, step
 from wire import names
 from wire.core import ObjectReference, Pod
+from wire.units import SECOND_NS
 
 _log: Final = logging.getLogger(__name__)
 
@@ -100,7 +101,7 @@ class Direct:
         events: EventRecorder,
         cdi: CdiNames,
         memory_caps: MemoryCaps,
-        observer: Observer,
+        emit: Emit,
     ) -> None:
         self._api = api
         self._cache = cache
@@ -110,7 +111,7 @@ class Direct:
         self._events = events
         self._cdi = cdi
         self._memory_caps = memory_caps
-        self._observer = observer
+        self._emit = emit
         self._books = BookWriter(api)
 
     def sharer(self, placement: Placement, *, plan: str = "", members: int = 1) -> Sharer:
@@ -131,7 +132,7 @@ class Direct:
         )
         pod = self._cache.cluster.pod(placement.pod_uid)
         seen = _decided_on(pod, placement) if pod is not None else None
-        since, began_s = self._clock.now_ns() // 1_000_000_000, anyio.current_time()
+        since, began_s = self._clock.now_ns() // SECOND_NS, anyio.current_time()
         return Sharer(placement, State(attempt=attempt, rv=placement.rv), seen, since, began_s)
 
     async def bind(self, placement: Placement) -> None:
@@ -312,11 +313,10 @@ class Direct:
     def _bound(self, sharer: Sharer) -> None:
         placement = sharer.placement
         self._cache.cluster.commits.settle(placement.pod_uid, attempt=placement.number)
-        self._observer.ended(Ended.BOUND)
-        self._cache.traces.attempted(placement, sharer.began_s, sharer.joined_s, None)
+        self._emit(Attempted(placement, sharer.began_s, sharer.joined_s, None))
         groups = [device.group for device in placement.devices]
         nano = sum(device.nano for device in placement.devices)
-        told = {"node": placement.node, "groups": groups, "gpus_nano": nano, **self._trace(sharer)}
+        told = {"node": placement.node, "groups": groups, "gpus_nano": nano, **self._cache.trace_of(placement.pod_uid)}
         _log.info("bound", extra=about(LogEvent.POD_BOUND, pod=sharer.place, **told))
         note = binding.scheduled_note(sharer.identity, placement.node, name_of(self._pool))
         self._events.record(
@@ -331,20 +331,17 @@ class Direct:
         """Give the charge back. Where nobody failed, the pod is decided on again."""
         placement, commits = sharer.placement, self._cache.cluster.commits
         because = "" if failure.cause in _OVERTAKEN else _because(failure)
-        self._observer.ended(ended_by(because))
-        self._cache.traces.attempted(placement, sharer.began_s, sharer.joined_s, because)
+        self._emit(Attempted(placement, sharer.began_s, sharer.joined_s, because))
         if failure.cause in _CHANGED:
             commits.overtaken(placement.pod_uid, _CHANGED_TOO_FAST, now_ns=monotonic_ns())
         if because:
-            extra = about(LogEvent.ATTEMPT_FAILED, pod=sharer.place, node=placement.node, **self._trace(sharer))
+            trace = self._cache.trace_of(placement.pod_uid)
+            extra = about(LogEvent.ATTEMPT_FAILED, pod=sharer.place, node=placement.node, **trace)
             _log.info("not bound: %s", because, extra=extra)
             node = placement.node if failure.cause is Cause.REFUSED else ""
             commits.failed(placement.pod_uid, node, because, now_ns=monotonic_ns())
         commits.release(placement.pod_uid, attempt=placement.number)
         self._cache.wake.set()
-
-    def _trace(self, sharer: Sharer) -> Mapping[str, str]:
-        return self._cache.traces.of(sharer.placement.pod_uid)
 
 
 def _because(failure: Failure) -> str:

@@ -20,10 +20,10 @@ import msgspec
 from kube import binding
 from kube.binding import FenceText, Identity
 from kube.client.api import Api
-from kube.client.backoff import until_answered
 from kube.client.clock import Clock, monotonic_ns
 from kube.client.errors import ApiError, Conflict, NotFound, Refused
 from kube.client.resources import BIND_REQUESTS, POD_GROUPS
+from kube.client.retry import until_answered
 from kube.telemetry.logevents import LogEvent, about
 from scheduler.commit.bind_requests import HandedOver, NotHanded, create_request, request_manifest, take_back_request
 from scheduler.commit.direct import Direct, Sharer

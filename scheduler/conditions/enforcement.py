@@ -1,9 +1,15 @@
-"""Tells bound pods what their node can't hold them to, and whether their memory caps are in place.
+"""What bound pods are told: what their node can't enforce, how their words were read, claims that share a device.
 
-One condition, once, and none where all is enforced. Nothing depends on it, so it comes after everything else: a few
-writes side by side, each at the version that was read for it, repeated until it is there or the pod is gone. What the
-agent of a node has seen of caps comes after that, on change only, 20 pods a second at most. A report counts while the
-agent of the node works; after five minutes without, nothing is known.
+What is not enforced, and whether memory caps are in place, is one condition; none where all is enforced. Nothing
+depends on it, so it comes after everything else: a few writes side by side, each at the version that was read for it,
+repeated until it is there or the pod is gone. What the agent of a node has seen of caps comes after that, on change
+only, 20 pods a second at most. A report counts while the agent of the node works; after five minutes without, nothing
+is known.
+
+Events tell what the origin of a form would have weakened, and what was given in the place of what was asked (rule X6 of
+docs/reference/dialects.md). The scheduler gives back ResourceClaims that it allocated later itself, if the pod still
+waits (docs/design/claims.md). All other claims that share a device are for people: another scheduler allocates from the
+same pools.
 """
 
 from __future__ import annotations
@@ -16,11 +22,12 @@ import anyio
 import msgspec
 
 from gpu.limits import DRIVER_CAP, MEMORY_CAP
-from gpu.messages import unenforced_text
+from gpu.messages import note_text, taken_text, unenforced_text
 from gpu.node_use import BY_REPORT, NOT_IN_PLACE, NodeUse, State, Told, caps_condition
 from gpu.reservation import Reservation
 from gpu.share import mib_of_fraction
 from gpu.translate.asked import asked_on
+from gpu.translation import LOSSES, Note, NoteCode
 from kube import binding
 from kube.binding import Identity
 from kube.client.api import Api
@@ -29,13 +36,103 @@ from kube.client.errors import ApiError, NotFound
 from kube.client.resources import PODS
 from kube.events import EventRecorder
 from scheduler.core.filters.enforcement import unenforced
+from scheduler.core.model.devices import ResourceClaimRecord
 from scheduler.core.model.records import PodRecord
 from scheduler.watch.cache import Cache, says_unenforced
-from scheduler.watch.node_agents import NodeUses
+from scheduler.watch.secondary import NodeUses
 from wire import names
+from wire.api_groups import NORMAL, WARNING
 from wire.core import Condition, ObjectReference, Pod
-from wire.events import WARNING
 from wire.rfc3339 import parse_ns, rfc3339
+from wire.units import SECOND_NS
+
+
+class Remarking:
+    """Records an event on pods that were bound, while it runs."""
+
+    def __init__(self, events: EventRecorder) -> None:
+        self._events = events
+        self._is_leading = False
+
+    async def run(self) -> None:
+        """Tell pods until cancelled."""
+        self._is_leading = True
+        try:
+            await anyio.sleep_forever()
+        finally:
+            self._is_leading = False
+
+    def bound(self, pod: PodRecord, alternative: int) -> None:
+        """Record what is to be said of a pod that was bound, in the form of this number that it asks."""
+        if not self._is_leading:
+            return
+        requests = [*pod.cls.requests()]
+        first = _first_there(pod, alternative)
+        is_other = first < alternative < len(requests)
+        # That less may be given is no news to a pod that was given all.
+        notes = [note for note in _notes(pod) if is_other or note.code is not NoteCode.WEAKENED]
+        texts = [taken_text(requests, alternative, first)] if is_other else []
+        texts += [note_text(note) for note in notes]
+        if not texts:
+            return
+        self._events.record(
+            ObjectReference(api_version="v1", kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid),
+            reason=names.REASON_UNDERSTOOD,
+            action="Binding",
+            note="; ".join(texts),
+            type=WARNING if any(note.code in LOSSES for note in notes) else NORMAL,
+            is_final=True,
+        )
+
+
+def _first_there(pod: PodRecord, alternative: int) -> int:
+    """What the pod asks first on nodes such as the one that it was bound to."""
+    places = pod.cls.places
+    return places.index(places[alternative]) if alternative < len(places) else 0
+
+
+def _notes(pod: PodRecord) -> tuple[Note, ...]:
+    return pod.recorded.notes if pod.recorded is not None else ()
+
+
+class ClashingClaims:
+    """Looked at after each decision, which comes after each change of a claim."""
+
+    def __init__(self, cache: Cache, events: EventRecorder) -> None:
+        self._cache = cache
+        self._events = events
+        self._told: dict[str, frozenset[str]] = {}
+
+    def tell(self) -> None:
+        """Record an event on each claim that has come to clash with another."""
+        claims = self._cache.cluster.claims
+        now = claims.clashing
+        for uid, others in now.items():
+            claim = claims.by_uid(uid)
+            new = sorted(others - self._told.get(uid, frozenset()))
+            if claim is not None and new:
+                self._record(claim, [other for each in new if (other := claims.by_uid(each)) is not None])
+        self._told = dict(now)
+
+    def _record(self, claim: ResourceClaimRecord, others: list[ResourceClaimRecord]) -> None:
+        # People of a namespace may not see the claims of others.
+        own = [f"{each.namespace}/{each.name}" for each in others if each.namespace == claim.namespace]
+        more = len(others) - len(own)
+        named = ", ".join([*own, *([f"{more} claim{'s' * (more > 1)} of other namespaces"] if more else [])])
+        self._events.record(
+            ObjectReference(
+                api_version="resource.k8s.io/v1",
+                kind="ResourceClaim",
+                name=claim.name,
+                namespace=claim.namespace,
+                uid=claim.uid,
+            ),
+            reason=names.REASON_ALLOCATED_TWICE,
+            action="Allocating",
+            note=f"Devices of this claim were also given to {named}: let one scheduler allocate from these pools",
+            type=WARNING,
+        )
+
 
 _log: Final = logging.getLogger(__name__)
 
@@ -196,7 +293,9 @@ class CapsInPlace:
         since_ns = parse_ns(use.since)
         if told is None or (told.may_be_first and seen_s < GRACE_S):
             return None  # what the node does not enforce is said before that (enforcement.py)
-        is_silent = seen_s >= SILENT_S or (since_ns is not None and self._clock.now_ns() - since_ns >= SILENT_S * 10**9)
+        is_silent = seen_s >= SILENT_S or (
+            since_ns is not None and self._clock.now_ns() - since_ns >= SILENT_S * SECOND_NS
+        )
         return told if is_silent and self._may_write(uid) else None
 
     def _capped(self) -> dict[str, tuple[str, dict[str, int]]]:

@@ -12,12 +12,19 @@ import msgspec
 
 from scheduler.core.filters.registry import FILTERS, Filters
 from scheduler.core.model.quota import NOTHING, UNLIMITED, Resources
-from scheduler.core.model.verdict import BerthCause, Code, NodeReason, QueueCause, SubgroupShort, TopologyCause, Verdict
+from scheduler.core.model.verdict import (
+    Code,
+    NodeReason,
+    QueueCause,
+    ReserveCause,
+    SubgroupShort,
+    TopologyCause,
+    Verdict,
+)
 from scheduler.core.report.node_view import Closed
 from wire import names
 from wire.rfc3339 import rfc3339
-
-_S: Final = 1_000_000_000
+from wire.units import SECOND_NS
 
 
 class Told(msgspec.Struct, frozen=True, gc=False):
@@ -66,7 +73,7 @@ KIND_WORDS: Final = {
     "claims-only": "node(s) give GPUs by ResourceClaims only, so no reservation can hold one to share",
     "claims-whole": "node(s) give GPUs by ResourceClaims, and their driver lets no two claims share one",
     "mig": "node(s) have MIG devices, which cannot be shared in parts",
-    "berth": "node(s) are kept for {holder}, which has waited since {since}",
+    "reserve": "node(s) are kept for {owner}, which has waited since {since}",
 }
 
 _CLOSED_WORDS: Final = {
@@ -86,13 +93,16 @@ _PLAIN_WORDS: Final = {
         "large gangs that found no room were tried just before"
     ),
     Code.NOT_GROUPED: (
-        "The pod belongs to a {} and names no PodGroup yet: moorage-workloads makes it. If that takes longer, "
+        "The pod belongs to {a} and names no PodGroup yet: moorage-podgrouper makes it. If that takes longer, "
         "events PodGrouperWarning of the pod tell why"
     ),
     Code.OWNER_NOT_SEEN: (
-        "the scheduler has not received Job {} yet, which owns the pod and may require several pods to start together"
+        "the scheduler has not received {} yet, which owns the pod and may require several pods to start together"
     ),
-    Code.NOT_READ: "the scheduler can't read {} and this pod depends on them: see the scheduler's log",
+    Code.NOT_READ: (
+        "the scheduler can't read {} and this pod depends on them: it needs the rights list and watch on them; its log "
+        "has the error"
+    ),
     Code.GROUP_NAME_TWICE: "{of}: several subgroups have the name {}; allowed: each name once",
     Code.GROUP_PARENT_NOT_FOUND: "{of}: the parent of subgroup {} does not exist; allowed: the name of another",
     Code.GROUP_CYCLE: "{of}: the parents of subgroup {} form a cycle; allowed: a parent that is not below it",
@@ -113,6 +123,7 @@ _PLAIN_WORDS: Final = {
         "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another "
         'pod: "{}"'
     ),
+    Code.CONFIG_MAP_NOT_FOUND: "Missing required configmaps: [{}]",
     Code.RESOURCE_CLAIM_NOT_FOUND: 'resourceclaim "{}" not found',
     Code.RESOURCE_CLAIM_NOT_MADE: 'waiting for kube-controller-manager to create the resourceclaim for "{}"',
     Code.RESOURCE_CLAIM_NOT_OWN: "resourceclaim {} was not created for this pod (pod is not owner)",
@@ -145,6 +156,13 @@ _QUEUE_WORDS: Final = {
     Code.QUEUE_TOO_DEEP: "Queue {name} can't be used: the tree of queues above it has more than {deepest} levels",
     Code.QUEUE_CLOSED: ("Queue {name} can't be used: spec.{field} of queue {at} is {value}; allowed: {allowed}"),
 }
+#: The same of a queue that there is in another node pool.
+_ELSEWHERE_WORDS: Final = {
+    Code.QUEUE_NOT_FOUND: "Queue {name} belongs to node pool {pool}; the pod is in {here}",
+    Code.QUEUE_PARENT_NOT_FOUND: (
+        "Queue {name} can't be used: queue {at}, a parent of it, belongs to node pool {pool}; {name} is in {here}"
+    ),
+}
 _AMOUNTS: Final = "-1 for no limit, or a number from 0 below 2^60 in its smallest unit"
 _DURATIONS: Final = "a duration such as 90s or 1h30m"
 
@@ -173,21 +191,21 @@ def told(verdict: Verdict, *, reader: str | None = "", of_gpushare: bool = False
 
 def names_others(verdict: Verdict) -> bool:
     """Whether what is said of a verdict depends on the namespace of its reader."""
-    return verdict.berth is not None or bool(verdict.kept)
+    return verdict.reserve is not None or bool(verdict.kept)
 
 
 def _without_others(verdict: Verdict, reader: str | None) -> Verdict:
     """The same verdict without names of objects in other namespaces than the reader's."""
     if reader is None or not names_others(verdict):
         return verdict
-    berth = verdict.berth
-    if berth is not None and not is_of(berth.holder, reader):
-        berth = msgspec.structs.replace(berth, holder=f"another group of queue {berth.queue}")
+    reserve = verdict.reserve
+    if reserve is not None and not is_of(reserve.owner, reader):
+        reserve = msgspec.structs.replace(reserve, owner=f"another group of queue {reserve.queue}")
     kept = tuple(
         each if is_of(each.pod, reader) else msgspec.structs.replace(each, pod="of another namespace")
         for each in verdict.kept
     )
-    return msgspec.structs.replace(verdict, berth=berth, kept=tuple(dict.fromkeys(kept)))
+    return msgspec.structs.replace(verdict, reserve=reserve, kept=tuple(dict.fromkeys(kept)))
 
 
 def is_of(place: str, namespace: str) -> bool:
@@ -225,7 +243,11 @@ def _message(verdict: Verdict, words: Mapping[str, str]) -> str:  # noqa: C901, 
     if verdict.code in _PLAIN_WORDS:
         about = f"subgroup {verdict.detail}" if verdict.detail else "it"
         return _PLAIN_WORDS[verdict.code].format(
-            verdict.detail, required=verdict.required, of="The PodGroup contradicts itself", about=about
+            verdict.detail,
+            a=with_article(verdict.detail),
+            required=verdict.required,
+            of="The PodGroup contradicts itself",
+            about=about,
         )
     match verdict.code:
         case Code.NO_NODE_FITS:
@@ -246,8 +268,8 @@ def _message(verdict: Verdict, words: Mapping[str, str]) -> str:  # noqa: C901, 
             return f"UnsupportedConstraint: {verdict.detail} is not supported yet, so the pod is not scheduled"
         case Code.NO_POD_GROUP:
             return (
-                f"The pod belongs to a {verdict.detail}, whose pods start together, but to no PodGroup: create one "
-                f"and name it in annotation {names.POD_GROUP_NAME}"
+                f"The pod belongs to {with_article(verdict.detail)}, whose pods start together, but to no PodGroup: "
+                f"create one and name it in annotation {names.POD_GROUP_NAME}"
             )
         case Code.POD_GROUP_NOT_FOUND:
             return f"PodGroup {verdict.detail} was not found (annotation {names.POD_GROUP_NAME})"
@@ -262,37 +284,38 @@ def _message(verdict: Verdict, words: Mapping[str, str]) -> str:  # noqa: C901, 
             return f"The last attempt failed, trying again soon: {verdict.detail}"
         case Code.WAITING_FOR_DEVICE:
             return f"Waiting for an idle GPU reservation to be removed: {verdict.detail}"
-        case Code.WAITS_FOR_ROOM:
-            return _waits_for_room(verdict)
-        case Code.CARVING_UNDER_WAY:
+        case Code.WAITS_FOR_VICTIMS:
+            return _waits_for_victims(verdict)
+        case Code.PARTITIONING_UNDER_WAY:
             return f"MIG slices are being made for it on {verdict.detail}"
-        case Code.NO_CARD_CAN_BE_CARVED:
+        case Code.NO_GPU_CAN_BE_PARTITIONED:
             return (
                 f"No GPU can be cut into {verdict.detail} now so that it starts: slices in use are in the way, "
                 "GPUs rest after a change, or it can't be on their nodes"
             )
-        case Code.WAITS_FOR_BERTH:
-            return _waits_for_berth(verdict.berth or BerthCause(holder="", since_s=0))
+        case Code.WAITS_FOR_RESERVED_NODES:
+            return _waits_for_reserve(verdict.reserve or ReserveCause(owner="", since_s=0))
         case _:
             return verdict.detail
 
 
-def _waits_for_room(verdict: Verdict) -> str:
+def _waits_for_victims(verdict: Verdict) -> str:
     """How many pods have to end before it starts."""
     where = f"node {verdict.detail}" if verdict.detail else "several nodes"
     left = verdict.required - verdict.present
     if not left:
-        return f"Room was made on {where}. Waiting for {verdict.required} evicted pods to release their resources"
-    return f"Room is being made on {where}. Waiting for {left} of {verdict.required} pods to end there"
+        return f"Pods on {where} were evicted for it. Waiting for {verdict.required} to release their resources"
+    return f"Pods on {where} are being evicted for it. Waiting for {left} of {verdict.required} to end"
 
 
-def _waits_for_berth(berth: BerthCause) -> str:
+def _waits_for_reserve(reserve: ReserveCause) -> str:
     """For which nodes a group waits that are kept for it."""
-    shown = ", ".join(berth.nodes[:_MOST_NODES])
-    left = len(berth.nodes) - _MOST_NODES
+    shown = ", ".join(reserve.nodes[:_MOST_NODES])
+    left = len(reserve.nodes) - _MOST_NODES
     nodes = f"{shown} and {left} more" if left > 0 else shown
+    since = rfc3339(reserve.since_s * SECOND_NS)
     return (
-        f"{berth.holder} has waited since {rfc3339(berth.since_s * _S)}, so its place is being freed on {nodes}. "
+        f"{reserve.owner} has waited since {since}, so its place is being freed on {nodes}. "
         "It starts when enough of the pods there have ended"
     )
 
@@ -316,15 +339,16 @@ def _not_ready(verdict: Verdict) -> str:
             f"Job is not ready for scheduling. Waiting for {verdict.required} pods, currently {verdict.present} "
             f"exist, {verdict.gated} are gated"
         )
+    stray = f" A pod names SubGroup {short.stray}, of which the PodGroup counts no pods." * bool(short.stray)
     if short.is_of_subgroups:
         owner = f"SubGroup {short.name}" if short.name else "the PodGroup"
         return (
             f"Job is not ready for scheduling. Waiting for {short.required} complete subgroups of {owner}, currently "
-            f"{short.present} are complete."
+            f"{short.present} are complete.{stray}"
         )
     return (
         f"Job is not ready for scheduling. Waiting for {short.required} pods for SubGroup {short.name}, currently "
-        f"{short.present} exist, {short.gated} are gated."
+        f"{short.present} exist, {short.gated} are gated.{stray}"
     )
 
 
@@ -348,7 +372,7 @@ def _of_topology(code: Code, cause: TopologyCause) -> str:
         )
     subgroup = f", subgroup {cause.subgroup}" if cause.subgroup else ""
     said = (
-        f"topology {cause.topology}, requirement {cause.level} couldn't be satisfied for job <{cause.holder}>{subgroup}"
+        f"topology {cause.topology}, requirement {cause.level} couldn't be satisfied for job <{cause.owner}>{subgroup}"
     )
     best = [
         f"node-group {domain.name} can allocate only {domain.pods} of {cause.required} required pods"
@@ -364,8 +388,11 @@ def _of_queue(verdict: Verdict, cause: QueueCause) -> str:
     """Why a queue takes no more, with the arithmetic (kai-contract 4.10)."""
     word, unit, one = _QUOTA_WORDS.get(cause.resource, ("", "", 1))
     most, held, asked = (decimal(amount, one) for amount in (cause.most, cause.held, cause.asked))
-    return _QUEUE_WORDS[verdict.code].format(
+    words = _ELSEWHERE_WORDS if cause.pool else _QUEUE_WORDS
+    return words[verdict.code].format(
         name=verdict.detail,
+        pool=cause.pool,
+        here=cause.here,
         at=cause.at,
         word=word,
         unit=unit,
@@ -388,10 +415,10 @@ def decimal(amount: int, one: int) -> str:
 
 def _no_node(verdict: Verdict, words: Mapping[str, str]) -> str:
     """The reasons by count, sorted as strings, as KAI sorts them."""
-    if verdict.berth is not None:
-        kept = words["berth"].format(holder=verdict.berth.holder, since=rfc3339(verdict.berth.since_s * _S))
-        words = {**words, "berth": kept}
-    parts = sorted(node_reason_text(reason, words) for reason in verdict.node_reasons)
+    if verdict.reserve is not None:
+        kept = words["reserve"].format(owner=verdict.reserve.owner, since=rfc3339(verdict.reserve.since_s * SECOND_NS))
+        words = {**words, "reserve": kept}
+    parts = sorted(node_reason_text(reason, words) for reason in said_once(verdict.node_reasons, words))
     listed = " \n".join(f"{part}." for part in parts) if parts else "there are no nodes."
     return (
         f"no nodes with enough resources were found: {listed}{_kept(verdict)}{_selector(verdict)}{_shortfall(verdict)}"
@@ -408,6 +435,23 @@ def _kept(verdict: Verdict) -> str:
 def _selector(verdict: Verdict) -> str:
     """What is wrong with a selector of a claim or of its class."""
     return f" On one of them: {verdict.selector}." if verdict.selector else ""
+
+
+def said_once(
+    reasons: Iterable[NodeReason], words: Mapping[str, str] = KIND_WORDS, *, of_pods: bool = False
+) -> list[NodeReason]:
+    """Return the reasons, of those that have the same words one. ``of_pods``: pods are counted, not nodes.
+
+    A node is out by one filter, but may lack several resources: then only the number of nodes that lack one is known.
+    """
+    found: dict[str, NodeReason] = {}
+    for each in reasons:
+        text = node_reason_text(each, words).partition(" ")[2]
+        known = found.get(text, msgspec.structs.replace(each, nodes=0))
+        is_sum = of_pods or each.kind != "insufficient"
+        nodes = known.nodes + each.nodes if is_sum else max(known.nodes, each.nodes)
+        found[text] = msgspec.structs.replace(known, nodes=nodes)
+    return [*found.values()]
 
 
 def node_reason_text(reason: NodeReason, words: Mapping[str, str] = KIND_WORDS) -> str:
@@ -429,6 +473,16 @@ def _shortfall(verdict: Verdict) -> str:
     return f" The best node lacks {_amount(unit, amount)}."
 
 
+#: How resources begin that are counted in bytes.
+_IN_BYTES: Final = ("hugepages-", names.EPHEMERAL_STORAGE_RESOURCE)
+
+
+def with_article(kind: str) -> str:
+    """A kind of object in a sentence: a PyTorchJob, an AppWrapper, an MPIJob, whose letters are spelt."""
+    vowels = "AEFHILMNORSX" if kind[1:2].isupper() else "AEIOU"
+    return f"{'an' if kind[:1].upper() in vowels else 'a'} {kind}"
+
+
 def _amount(unit: str, amount: int) -> str:  # noqa: PLR0911 - one case per unit
     match unit:
         case "nano_gpu":
@@ -445,6 +499,8 @@ def _amount(unit: str, amount: int) -> str:  # noqa: PLR0911 - one case per unit
             return f"{amount}% of the compute of a GPU"
         case "pods":
             return f"{amount} pod slot(s)"
+        case _ if unit.startswith(_IN_BYTES):
+            return f"{-(-amount // 2**20)} MiB of {unit}"
         case _:
             return f"{amount} {unit}"
 

@@ -19,8 +19,8 @@ from typing import Final, Generic, TypeVar
 import anyio
 import anyio.lowlevel
 
-from kube.client.backoff import doubled_s
 from kube.client.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound
+from kube.client.retry import doubled_s
 from kube.watch.signal import Signal
 
 K = TypeVar("K", bound=Hashable)

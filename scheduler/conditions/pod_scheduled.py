@@ -33,12 +33,13 @@ from scheduler.conditions.suggestion_messages import pause_sentence
 from scheduler.core.model.plan import Explain
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.verdict import Code, Verdict
-from scheduler.telemetry.observer import Observer
+from scheduler.telemetry.events import Emit, Judged
 from scheduler.watch.cache import Cache, Waiting
 from wire import names
+from wire.api_groups import WARNING
 from wire.core import Condition, ObjectReference
-from wire.events import WARNING
 from wire.rfc3339 import rfc3339
+from wire.units import SECOND_NS
 
 #: What is missing comes from a controller that is at work, as a rule.
 PASSING: Final = frozenset(
@@ -55,18 +56,18 @@ PASSING: Final = frozenset(
 QUIET_S: Final = 1.0
 #: A pod gets its condition this long after its reason was found, at the latest.
 MOST_S: Final = 5.0
-#: A pod for which room is being made gets it after this time: then a victim takes its time to end.
-ROOM_S: Final = 10.0
+#: A pod for which others are evicted gets its condition after this time: a victim takes its time to end.
+EVICTING_S: Final = 10.0
 
 _Group = tuple[str, str] | None
 
 
-class Growing:
+class DelayedReasons:
     """Since when pods (UIDs) have a passing reason, and when something was last added to their gang."""
 
     def __init__(self) -> None:
-        #: Since when room has been made for pods.
-        self._room_since: dict[str, float] = {}
+        #: Since when others are being evicted for pods.
+        self._evicting_since: dict[str, float] = {}
         self._since: dict[str, tuple[float, _Group]] = {}
         self._added_at: dict[_Group, float] = {}
         self._members: dict[_Group, int] = {}
@@ -74,13 +75,13 @@ class Growing:
     def take(self, entry: Explain, now: float) -> None:
         """Take what was decided about pods at a time of the event loop's clock."""
         code = entry.verdict.code
-        if code is not Code.WAITS_FOR_ROOM:
-            self._forget_room(entry.pods)
+        if code is not Code.WAITS_FOR_VICTIMS:
+            self._forget_evicting(entry.pods)
         if code not in PASSING:
             self._forget_growth(entry.pods)
-        if code is Code.WAITS_FOR_ROOM:
+        if code is Code.WAITS_FOR_VICTIMS:
             for uid in entry.pods:
-                self._room_since.setdefault(uid, now)
+                self._evicting_since.setdefault(uid, now)
         elif code in PASSING:
             self._note_growth(entry, now)
 
@@ -94,18 +95,18 @@ class Growing:
     def told_from(self, uid: str) -> float:
         """When a pod may be told its reason; one whose reason does not pass, at once."""
         if uid not in self._since:
-            return self._room_since.get(uid, -math.inf) + ROOM_S
+            return self._evicting_since.get(uid, -math.inf) + EVICTING_S
         since, group = self._since[uid]
         return min(since + MOST_S, (self._added_at[group] if group else since) + QUIET_S)
 
     def forget(self, uids: Collection[str]) -> None:
         """These pods have another reason now, or wait no more."""
-        self._forget_room(uids)
+        self._forget_evicting(uids)
         self._forget_growth(uids)
 
-    def _forget_room(self, uids: Iterable[str]) -> None:
+    def _forget_evicting(self, uids: Iterable[str]) -> None:
         for uid in uids:
-            self._room_since.pop(uid, None)
+            self._evicting_since.pop(uid, None)
 
     def _forget_growth(self, uids: Iterable[str]) -> None:
         for uid in uids:
@@ -117,14 +118,13 @@ class Growing:
 
 
 _log: Final = logging.getLogger(__name__)
-_S: Final = 1_000_000_000
 
 #: A condition whose reason is the same is written again for its counts after this many times ``condition_s``,
 _COUNTS_AFTER: Final = 2
 #: and this many of them a second, as far as counts have changed.
 _COUNTS_PER_S: Final = 4
-#: The most pods a second that are told that room is being made for them.
-ROOM_PER_S: Final = 20
+#: The most conditions a second that say that pods are being evicted.
+EVICTING_PER_S: Final = 20
 #: Pods that are looked at without a pause.
 _LOOKS: Final = 500
 
@@ -141,7 +141,7 @@ class Status:
         events: EventRecorder,
         condition_s: float,
         in_flight: int,
-        observer: Observer,
+        emit: Emit,
     ) -> None:
         self._api = api
         self._cache = cache
@@ -149,17 +149,17 @@ class Status:
         self._events = events
         self._condition_s = condition_s
         self._in_flight = in_flight
-        self._observer = observer
+        self._emit = emit
         #: Why pods wait, as it was decided last.
         self.codes: dict[str, Code] = {}
         self._wanted: dict[str, Told] = {}
-        self._growing = Growing()
+        self._growing = DelayedReasons()
         #: Pods that may be written now; and those that may be later, as a heap of (when, pod).
         self._fresh = ByNamespace[str]()
         self._later: list[tuple[float, str]] = []
         self._put_off: set[str] = set()
-        #: Pods for which room is being made, and that may say so.
-        self._turns = Turns(ROOM_PER_S)
+        #: Pods for which others are being evicted, and that may say so.
+        self._turns = Turns(EVICTING_PER_S)
         #: Pod -> when its condition was last written (event loop's time).
         self._written_at: dict[str, float] = {}
         #: Pods in the order in which their conditions were written, or the counts in them compared: (when, pod).
@@ -236,8 +236,7 @@ class Status:
         if self.codes.get(uid) is not code:
             self.codes[uid] = code
             self._helps.pop(uid, None)  # it was tried while another reason held
-            self._observer.judged(code)
-            self._cache.traces.waits(uid, code)
+            self._emit(Judged(uid, code))
 
     def _asks_as_gpushare(self, uid: str) -> bool:
         """Whether a pod asks for memory of one device in the words of Aliyun's gpushare (A3)."""
@@ -288,7 +287,7 @@ class Status:
                 self._forget(uid)
             elif uid in self._writing:
                 self._changed_meanwhile.add(uid)
-            elif at <= now and self.codes.get(uid) is Code.WAITS_FOR_ROOM:
+            elif at <= now and self.codes.get(uid) is Code.WAITS_FOR_VICTIMS:
                 self._turns.put(uid, self._namespace_of(uid))
             elif at <= now:
                 return uid
@@ -298,8 +297,8 @@ class Status:
         return self._turns.take(now, self._may_say_so)
 
     def _may_say_so(self, uid: str) -> bool:
-        """Whether room is still being made for a pod. One that is written now, or has to wait again, comes again."""
-        is_waiting = self._cache.waits_here(uid) and self.codes.get(uid) is Code.WAITS_FOR_ROOM
+        """Whether others are still evicted for a pod. One that is written now, or has to wait again, comes again."""
+        is_waiting = self._cache.waits_here(uid) and self.codes.get(uid) is Code.WAITS_FOR_VICTIMS
         return is_waiting and uid not in self._writing and self._may_be_written_at(uid) <= anyio.current_time()
 
     def _may_be_written_at(self, uid: str) -> float:
@@ -326,7 +325,7 @@ class Status:
             if at + _COUNTS_AFTER * self._condition_s > now:
                 return
             self._counted.popleft()
-            verdict = self._cache.cluster.backlog.said.verdict(uid)
+            verdict = self._cache.cluster.scheduling_queue.said.verdict(uid)
             if self._counted_at.get(uid) != at or verdict is None:
                 continue
             if self._compared.get(uid) is not verdict:
@@ -359,7 +358,7 @@ class Status:
         return is_pending and not self._cache.cluster.is_in_flight(uid)
 
     def _message(self, uid: str, told: Told) -> str:
-        pause = pause_sentence(self._cache, uid, wall_s=self._clock.now_ns() // _S)
+        pause = pause_sentence(self._cache, uid, wall_s=self._clock.now_ns() // SECOND_NS)
         return messages.with_help(messages.with_help(told.message, pause), self._helps.get(uid, ""))
 
     def _note_counted(self, uid: str) -> None:
@@ -399,7 +398,7 @@ class Status:
 
     def _told_now(self, uid: str) -> Told | None:
         """What a pod wants to say, with the counts of now: it may have waited for its turn."""
-        verdict = self._cache.cluster.backlog.said.verdict(uid)
+        verdict = self._cache.cluster.scheduling_queue.said.verdict(uid)
         if uid in self._wanted and verdict is not None and self._compared.get(uid) is not verdict:
             self._compared[uid] = verdict
             self._wanted[uid] = self._in_words(uid, verdict)
@@ -449,7 +448,7 @@ class Status:
         if self._recorded.get(uid) == told:
             return
         self._recorded[uid] = told
-        place, trace = f"{record.namespace}/{record.name}", self._cache.traces.of(uid)
+        place, trace = f"{record.namespace}/{record.name}", self._cache.trace_of(uid)
         extra = about(LogEvent.POD_WAITS, pod=place, reason=told.reason, **trace)
         _log.info("%s", told.message, extra=extra)
         regarding = ObjectReference(api_version="v1", kind="Pod", name=record.name, namespace=record.namespace, uid=uid)

@@ -20,7 +20,7 @@ from scheduler.core.queues.accounts import Account
 from scheduler.core.queues.tree import TreeQueue
 from scheduler.core.report.state import GroupState, QueueState
 from wire import names
-from wire.crds.fields import ResourceList
+from wire.crds.definition import ResourceList
 from wire.crds.podgroup import (
     DEFAULT_NODE_POOL,
     UNSCHEDULABLE_ON_NODE_POOL,

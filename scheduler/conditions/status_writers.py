@@ -36,9 +36,9 @@ from scheduler.core.queues.use import is_fixed
 from scheduler.core.report.state import GroupState, QueueState, group_state, queue_states
 from scheduler.watch.cache import Cache, Shown
 from scheduler.watch.secondary import shown
+from wire.api_groups import WARNING
 from wire.core import ObjectReference
 from wire.crds.podgroup import PodGroupStatus, SchedulingCondition
-from wire.events import WARNING
 from wire.rfc3339 import rfc3339
 
 Key = tuple[str, str]
@@ -82,8 +82,6 @@ class PodGroupStatuses:
         )
         #: The reasons that a PodGroup shows, as far as they were written or compared in this term.
         self._said: dict[Key, frozenset[Reasons]] = {}
-        cache.groups.on_change = self._seen
-        cache.cluster.queues.sums.on_group = self._writes.look_at
 
     def want(self, entries: Iterable[Explain]) -> None:
         """Take what one decision says of waiting pods."""
@@ -102,7 +100,12 @@ class PodGroupStatuses:
         self._said.clear()
         await self._writes.run(self._cache.groups.known())
 
-    def _seen(self, key: Key) -> None:
+    def sums_changed(self, key: Key) -> None:
+        """The sums of a PodGroup have changed."""
+        self._writes.look_at(key)
+
+    def shown(self, key: Key) -> None:
+        """A PodGroup shows another status than before, or is gone."""
         if self._cache.groups.get(key) is None:
             self._said.pop(key, None)
             self._writes.forget(key)
@@ -117,7 +120,7 @@ class PodGroupStatuses:
             return None
         members = cluster.members(*key)
         state = group_state(
-            cluster.queues.sums.of_group(key), members, cluster.backlog.said.verdict, cluster.is_in_flight
+            cluster.queues.sums.of_group(key), members, cluster.scheduling_queue.said.verdict, cluster.is_in_flight
         )
         return _Look(key, state, known, any(is_fixed(pod, group) for pod in members if not pod.node))
 
@@ -218,7 +221,6 @@ class QueueStatuses:
             "the status of Queues", is_due=self._is_due, write=self._write, every_s=QUEUE_EVERY_S
         )
         self._decided = Signal()
-        cache.queues.on_change = self._seen
 
     def decided(self) -> None:
         """A decision was made that is not the one before: sums may have changed."""
@@ -243,7 +245,8 @@ class QueueStatuses:
             if before.get(name) != state:
                 self._writes.look_at(name)
 
-    def _seen(self, name: str) -> None:
+    def shown(self, name: str) -> None:
+        """A Queue shows another status than before, or is gone."""
         if self._cache.queues.get(name) is None:
             self._writes.forget(name)
         else:

@@ -151,10 +151,10 @@ def _asked(edit: Asking) -> str:
 
 def pause_sentence(cache: Cache, uid: str, *, wall_s: int) -> str:
     """What keeps a pod that waits from taking from others, and until when; "": nothing that is known."""
-    failed, pod = cache.room.failed_claims, cache.cluster.pod(uid)
+    failed, pod = cache.preemption.failed_claims, cache.cluster.pod(uid)
     if pod is None or not cache.cluster.settings.preemption:
         return ""
-    gave_up_s = cache.room.takers_wait.get(pod.namespace, 0)
+    gave_up_s = cache.preemption.takers_wait.get(pod.namespace, 0)
     if gave_up_s > wall_s:
         return gave_up_text(pod.namespace, gave_up_s)
     found = ((ends_s(failed[key], wall_s), name) for name, key in _not_bound(pod, cache.cluster) if key in failed)
@@ -164,7 +164,9 @@ def pause_sentence(cache: Cache, uid: str, *, wall_s: int) -> str:
 
 def _guarded(pod: PodRecord, cluster: Cluster) -> str:
     """How many pods budgets protect from being evicted for a pod that waits; "": none."""
-    refused = cluster.backlog.room_refused(pod.uid, (pod.namespace, pod.pod_group) if pod.pod_group else None)
+    refused = cluster.scheduling_queue.preemption_refused(
+        pod.uid, (pod.namespace, pod.pod_group) if pod.pod_group else None
+    )
     kept = () if refused is None else refused.kept
     return next((guarded_text(each.pods) for each in kept if each.why is Kept.BUDGET), "")
 

@@ -31,6 +31,7 @@ from scheduler.core.what_if.edits import Edit, NotPossible, Subject, subject_of_
 from scheduler.core.what_if.known_ends import Wait
 from scheduler.core.what_if.suggestions import MOST_PODS, Ends, hint_helps, hint_search, hint_trying
 from scheduler.watch.cache import Cache
+from wire.units import SECOND_NS
 
 _log: Final = logging.getLogger(__name__)
 
@@ -275,4 +276,4 @@ class Suggesting:
         return self._ends
 
     def _wall_s(self) -> int:
-        return self._clock.now_ns() // 1_000_000_000
+        return self._clock.now_ns() // SECOND_NS

@@ -20,10 +20,9 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from gpu.reservation import Reservation
-from scheduler.core.assumed.backoff import Setback
+from scheduler.core.assumed.attempts import Doubt, Setback
 from scheduler.core.assumed.bind_requests import Key
 from scheduler.core.assumed.commits import Commits
-from scheduler.core.assumed.slow_nodes import Doubt
 from scheduler.core.claims.cel import compile_selector
 from scheduler.core.convert import bounds
 from scheduler.core.convert.nodes import node_record
@@ -33,21 +32,28 @@ from scheduler.core.convert.pod_lists import AlikePods
 from scheduler.core.convert.pods import bind_request_record, seen_pod
 from scheduler.core.decide.allowance import LIMITS, Limits
 from scheduler.core.decide.decide import Decision, decide
-from scheduler.core.decide.preemption import Unsearched
+from scheduler.core.decide.preemption import DelayedConditions
 from scheduler.core.decide.snapshot import FindRoom, Snapshot, file_touched
 from scheduler.core.filters.registry import FILTERS, Filters
-from scheduler.core.groups.quorum import Quorum, Succeeded, quorum
+from scheduler.core.groups.quorum import Quorum, RaisedMinimums, Succeeded, quorum
 from scheduler.core.model.facts import Facts
 from scheduler.core.model.numa import NumaReport
 from scheduler.core.model.plan import Explain, Plan, placements
 from scheduler.core.model.pod_kind import kind_of
-from scheduler.core.model.preemption import Nomination, RoomFacts
+from scheduler.core.model.preemption import Nomination, PreemptionFacts
 from scheduler.core.model.quota import Resources
-from scheduler.core.model.records import BindRequestRecord, NodeRecord, PodGroupRecord, PodRecord, SeenPod
+from scheduler.core.model.records import (
+    BindRequestRecord,
+    NodeRecord,
+    PodGroupRecord,
+    PodRecord,
+    SeenPod,
+)
 from scheduler.core.model.seen_pods import Elsewhere, News, Pods
 from scheduler.core.model.settings import Settings, Strategy
 from scheduler.core.model.stale import Stale, StaleFacts
 from scheduler.core.model.verdict import Verdict
+from scheduler.core.nodes.config_maps import ConfigMaps
 from scheduler.core.nodes.device_sightings import Sightings
 from scheduler.core.nodes.inter_pod_affinity import DrawingTerms, OthersTerms
 from scheduler.core.nodes.ledger import Ledger
@@ -56,12 +62,12 @@ from scheduler.core.nodes.pod_places import PodPlaces
 from scheduler.core.nodes.resource_claims import ResourceClaims
 from scheduler.core.nodes.slice_caps import SliceCaps
 from scheduler.core.nodes.storage import Storage
-from scheduler.core.preemption.nomination_fit import will_fit
-from scheduler.core.preemption.search import finding_room
+from scheduler.core.preemption.nomination_record import will_fit
+from scheduler.core.preemption.search import finding_victims
 from scheduler.core.preemption.victim_table import ResidentTable
 from scheduler.core.queues.queues import Queues
 from scheduler.core.queues.reserved_nodes import is_starved
-from scheduler.core.queues.sums import Row
+from scheduler.core.queues.tree import Row
 from scheduler.core.report.fragmentation import Cause, counted_kinds, waiting_kinds
 from scheduler.core.report.node_view import Known, NodeView, node_view
 from scheduler.core.report.pool_use import Pool, fragmented_pools
@@ -76,7 +82,7 @@ from wire import names
 from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
-from wire.versions import is_older
+from wire.tombstones import is_older
 
 
 @dataclass(slots=True)
@@ -96,10 +102,10 @@ class Cluster:
         filters: Filters = FILTERS,
         scores: Scores = SCORES,
         *,
-        find_room: FindRoom = finding_room,
+        find_victims: FindRoom = finding_victims,
     ) -> None:
         self.settings = settings
-        self.ledger = Ledger(filters.enforcing(settings.enforced_affinity).of_pool(settings.pool))
+        self.ledger = Ledger(filters.enforcing(settings.enforced_node_affinity).of_pool(settings.pool))
         #: Grows with everything that can change a decision.
         self.generation = 0
         self._nodes: dict[str, NodeRecord] = {}
@@ -112,12 +118,16 @@ class Cluster:
         self.commits = Commits(self._pods, settings=settings, changed=self._changed, touched=self._way_changed)
         #: Claims of pods, and the volumes behind them.
         self.storage = Storage(self._changed, self._touch)
+        #: ConfigMaps that pods name.
+        self.config_maps = ConfigMaps(self._changed, self._touch)
         #: ResourceClaims of pods, and the devices that there are for them.
         self.claims = ResourceClaims(self._changed, self._touch, compiler=compile_selector, pod=self._pods.records.get)
         #: Jobs of pods, and what they say about starting together.
-        self.owners = Owners(self._changed, self._touch, are_grouped=settings.are_grouped)
+        self.owners = Owners(self._changed, self._touch, workloads_are_grouped=settings.workloads_are_grouped)
         #: Members of gangs that have done their work.
         self._succeeded = Succeeded()
+        #: Minimums that rose while their gangs ran.
+        self._raised = RaisedMinimums(self.members, self.is_in_flight, self._succeeded)
         #: Gangs below their minimum.
         self.stale = StaleFacts()
         #: Queues, and what pods count for in them.
@@ -144,20 +154,20 @@ class Cluster:
         #: Nodes as decisions have counted them (decide/snapshot.py).
         self._counted: dict[str, tuple[Supposed, Occupancy]] = {}
         #: Pods and gangs that wait, and what they wait for; ``prepared`` brings it up to date.
-        self.backlog = SchedulingQueue(self.ledger, self.counted_places)
+        self.scheduling_queue = SchedulingQueue(self.ledger, self.counted_places)
         #: Pods that the last plan places, by UID: for them a new version matters.
         self._placed: frozenset[str] = frozenset()
         #: What NodeResourceTopology objects say of nodes.
         self.numa: Facts[str, NumaReport] = Facts(self._numa_changed, read_changed=self._changed)
         self._scores = scores
         self._prices: Prices | None = None
-        self._find_room = find_room
-        self._room_facts = RoomFacts(settings=settings.room)
+        self._find_room = find_victims
+        self._preemption_facts = PreemptionFacts(settings=settings.preemption_settings)
         self._doubts: Mapping[str, Doubt] = {}
         self._memo: _Memo | None = None
         #: How many decisions were made, those that were remembered left out: their number stands still at rest (L5).
         self.decisions = 0
-        self._unsearched = Unsearched()
+        self._unsearched = DelayedConditions()
 
     # --- gangs ---------------------------------------------------------------------------------------------------
     def members(self, namespace: str, pod_group: str) -> list[PodRecord]:
@@ -201,7 +211,7 @@ class Cluster:
         for node in filter(None, nodes):
             self._marked[node] = None
             self._counted.pop(node, None)
-            self.backlog.resting.wake(self.commits.nominations.ids_at(node))
+            self.scheduling_queue.resting.wake(self.commits.nominations.ids_at(node))
 
     def _touch(self, uid: str, before: PodRecord | None = None) -> None:
         """Something about a pod has changed. ``before``: what it was, if it may have been of another gang."""
@@ -209,21 +219,22 @@ class Cluster:
         known = self._pods.records.get(uid)
         self._note_place(uid, known)
         if known is None or known.node or known.is_elsewhere:
-            self.backlog.drop(uid)  # at once: a replica that does not lead never comes to file it
+            self.scheduling_queue.drop(uid)  # at once: a replica that does not lead never comes to file it
         else:
-            self.backlog.touch(uid)
+            self.scheduling_queue.touch(uid)
         for pod in (before, known):
             if pod is not None:
                 self.residents.changed(pod)
             if pod is not None and pod.pod_group:
-                self.backlog.touch_gang(
+                self._note_member(pod, known)
+                self.scheduling_queue.touch_gang(
                     pod.namespace, pod.pod_group, waits=pod is known and pod.uid in self._pods.unbound
                 )
-                self.backlog.resting.wake(self.commits.nominations.ids_of_gang(pod.namespace, pod.pod_group))
+                self.scheduling_queue.resting.wake(self.commits.nominations.ids_of_gang(pod.namespace, pod.pod_group))
 
     def _touch_gang(self, namespace: str, pod_group: str) -> None:
-        self.backlog.touch_gang(namespace, pod_group)
-        self.backlog.resting.wake(self.commits.nominations.ids_of_gang(namespace, pod_group))
+        self.scheduling_queue.touch_gang(namespace, pod_group)
+        self.scheduling_queue.resting.wake(self.commits.nominations.ids_of_gang(namespace, pod_group))
         self.residents.group_changed((namespace, pod_group, ""))
         self._changed()
 
@@ -454,6 +465,7 @@ class Cluster:
                 self._touch(record.uid, before)
                 self._note_arrival(record, before)
                 self.storage.put_pod(self._pods.records[record.uid])
+                self.config_maps.put_pod(self._pods.records[record.uid])
                 self.claims.put_pod(self._pods.records[record.uid])
                 self.others.put_pod(self._pods.records[record.uid])
                 self._drawing.put_pod(self._pods.records[record.uid])
@@ -516,8 +528,8 @@ class Cluster:
         """A period is over: forget what nobody can speak of any more, and gangs of which no pod waits."""
         self._pods.forget_gone()
         self._places.age()
-        for key in [key for key in self.backlog.gangs() if all(pod.node for pod in self.members(*key))]:
-            self.backlog.drop_gang(key)
+        for key in [key for key in self.scheduling_queue.gangs() if all(pod.node for pod in self.members(*key))]:
+            self.scheduling_queue.drop_gang(key)
 
     def expire_vanished(self, now_ns: int) -> None:
         """Free what pods that vanished and must have ended by now had. Each decision does so; a standby has none."""
@@ -530,6 +542,7 @@ class Cluster:
         record = self._pods.drop(uid)
         self._elsewhere.forget(uid)
         self.storage.drop_pod(uid)
+        self.config_maps.drop_pod(uid)
         self.claims.drop_pod(uid)
         self.others.drop_pod(uid)
         self._drawing.drop_pod(uid)
@@ -558,6 +571,7 @@ class Cluster:
         """The same of one that was read."""
         key = (record.namespace, record.name)
         known = self._pod_groups.get(key)
+        record = self._raised.kept(record, known)
         if known == record or (known and known.uid == record.uid and is_older(record.rv, known.rv)):
             return
         self._pod_groups[key] = record
@@ -572,6 +586,12 @@ class Cluster:
             self._mark_members(key)
         self._divide(key)
         self._touch_gang(*key)
+
+    def _note_member(self, pod: PodRecord, now: PodRecord | None) -> None:
+        """A member of a gang has changed; ``now``: what it is, None where it is gone."""
+        group = self._pod_groups.get((pod.namespace, pod.pod_group))
+        if pod.node and group is not None:
+            self._pod_groups[pod.namespace, pod.pod_group] = self._raised.after(group, pod, now)
 
     def _note_group_version(self, key: Key) -> None:
         """Nothing but the version changed, as by a write of its status. It matters if the last plan names it."""
@@ -593,7 +613,7 @@ class Cluster:
         for pod in self.members(*key):
             self._put_pod(self._elsewhere.seen_again(pod))
         if all(pod.is_elsewhere for pod in self.members(*key)):
-            self.backlog.drop_gang(key)
+            self.scheduling_queue.drop_gang(key)
 
     # --- hand-overs ----------------------------------------------------------------------------------------------
     def replace_bind_requests(self, requests: Sequence[BindRequest]) -> None:
@@ -669,24 +689,24 @@ class Cluster:
             owners=self.owners,
             succeeded=self._succeeded,
             topologies=self.topologies,
-            judge=lambda pod: self._drawing.judged(
-                self.others.judged(self.claims.judged(self.storage.judged(pod, holders)))
+            judge_without=lambda pod, gone: self._drawing.judged(
+                self.others.judged(self.claims.judged(self.storage.judged(self.config_maps.judged(pod), holders)), gone)
             ),
             doubts=self.doubts(),
-            backlog=self.backlog,
+            scheduling_queue=self.scheduling_queue,
             scores=self._scores,
             queues=self.queues,
-            find_room=self._find_room,
-            room_facts=self._room_facts,
+            find_victims=self._find_room,
+            preemption_facts=self._preemption_facts,
             residents=self.residents,
             counted=self._counted,
             stale=self.stale,
         )
 
-    def note_room_facts(self, facts: RoomFacts) -> None:
+    def note_preemption_facts(self, facts: PreemptionFacts) -> None:
         """Take what the shell knows of who may be evicted (budgets, answers of the API server, recent evictions)."""
-        if facts != self._room_facts:
-            self._room_facts = facts
+        if facts != self._preemption_facts:
+            self._preemption_facts = facts
             self._changed()
 
     def note_stale(self, key: tuple[str, str], gang: Stale | None) -> bool:
@@ -713,7 +733,7 @@ class Cluster:
         return self.snapshot().waiting(map(self._pods.records.__getitem__, self._pods.unbound))
 
     def doubts(self) -> dict[str, Doubt]:
-        """Nodes that come last when a device has to be opened (slow_nodes.py)."""
+        """Nodes that come last when a device has to be opened (assumed/attempts.py)."""
         return self.commits.probation.doubts(self.commits.owes)
 
     # --- deciding ------------------------------------------------------------------------------------------------
@@ -736,61 +756,63 @@ class Cluster:
         return plan
 
     def prepared(self, now_ns: int, limits: Limits = LIMITS) -> Snapshot:
-        """What the next decision reads: the backlog is brought up to date before.
+        """What the next decision reads: the scheduling queue is brought up to date before.
 
         Where searches for devices go on, what depends on them is not sure any more, as after any event. Until then it
         is: a decision that follows at once has time for the others of the namespace.
         """
         self.expire_vanished(now_ns)
-        search_on_ns = self.backlog.search_on_ns
+        search_on_ns = self.scheduling_queue.search_on_ns
         if search_on_ns is not None and search_on_ns <= now_ns:
-            self.backlog.search_on_ns = None
+            self.scheduling_queue.search_on_ns = None
             self._changed()
         snapshot = self.snapshot()
         self._touch_concerned(snapshot.doubts)
         file_touched(snapshot, now_ns)
         queues = self.queues
-        self.backlog.wake_for_quota(queues.tree, queues.card_sizes, queues.accounts, version=queues.sums.version)
-        self.backlog.wake_kept_off(self._is_starved)
-        self.backlog.forget_others(now_ns)
-        return replace(snapshot, recounts=due_recounts(self.backlog, now_ns, limits.retold))
+        self.scheduling_queue.wake_for_quota(
+            queues.tree, queues.card_sizes, queues.accounts, version=queues.sums.version
+        )
+        self.scheduling_queue.wake_kept_off(self._is_starved)
+        self.scheduling_queue.forget_others(now_ns)
+        return replace(snapshot, recounts=due_recounts(self.scheduling_queue, now_ns, limits.retold))
 
     def learn(self, decision: Decision, now_ns: int, limits: Limits = LIMITS) -> Plan:
         """Keep what the last decision learned; return its plan, with what pods have to be told."""
-        for note in decision.notes:
-            note.take(self.backlog)
+        for note in decision.effects:
+            note.take(self.scheduling_queue)
         placed = {placement.pod_uid for placement in placements(decision.entries)}
         if self.settings.preemption:
-            placed |= self._unsearched.held(self.backlog, now_ns)
-        news = self.backlog.said.news(placed)
-        berths_ns = self.backlog.berths.next_ns
+            placed |= self._unsearched.held(self.scheduling_queue, now_ns)
+        news = self.scheduling_queue.said.news(placed)
+        reserves_ns = self.scheduling_queue.reserves.next_ns
         times = (
-            self.backlog.next_ns,
-            self.backlog.search_on_ns,
-            self.backlog.room.next_ns,
-            berths_ns,
-            next_recount_ns(self.backlog, now_ns, limits.retold),
+            self.scheduling_queue.next_ns,
+            self.scheduling_queue.search_on_ns,
+            self.scheduling_queue.preemption.next_ns,
+            reserves_ns,
+            next_recount_ns(self.scheduling_queue, now_ns, limits.retold),
             decision.stale_next_ns,
             self.claims.vanished.next_ns,
             self.queues.vanished.next_ns,
         )
-        has_more = decision.has_put_off or self.backlog.quota_sleepers.have_more
+        has_more = decision.has_put_off or self.scheduling_queue.over_quota.have_more
         wake_at_ns = now_ns if has_more else min((at for at in times if at is not None), default=None)
         return Plan(entries=(*decision.entries, *news), wake_at_ns=wake_at_ns)
 
     def told(self, explained: Sequence[Explain]) -> None:
         """These pods were told why they wait; they are told again when the reason changes."""
-        self.backlog.said.told(explained)
+        self.scheduling_queue.said.told(explained)
 
     def forget_verdicts(self) -> None:
         """Judge everything again at the next decision."""
-        berths = self.backlog.berths
-        self.backlog = SchedulingQueue(self.ledger, self.counted_places)
-        self.backlog.berths = berths
-        self.backlog.touched.update(self._pods.unbound)
+        reserves = self.scheduling_queue.reserves
+        self.scheduling_queue = SchedulingQueue(self.ledger, self.counted_places)
+        self.scheduling_queue.reserves = reserves
+        self.scheduling_queue.touched.update(self._pods.unbound)
         for pod in map(self._pods.records.__getitem__, self._pods.unbound):
             if pod.pod_group:
-                self.backlog.touch_gang(pod.namespace, pod.pod_group, waits=True)
+                self.scheduling_queue.touch_gang(pod.namespace, pod.pod_group, waits=True)
         self._changed()
 
     def _is_starved(self, queue: str, use: Resources) -> bool:
@@ -802,14 +824,14 @@ class Cluster:
         for name in sorted(doubts.keys() | self._doubts.keys()):
             if doubts.get(name) is not self._doubts.get(name):
                 self.ledger.touch(name)
-                self.backlog.resting.wake(self.commits.nominations.ids_at(name))
+                self.scheduling_queue.resting.wake(self.commits.nominations.ids_at(name))
         self._doubts = doubts
         self.storage.touch_all()
         self.claims.touch_all()
         if self._have_terms_changed:
             self._have_terms_changed = False
-            self.backlog.touch_avoiding()
-            self.backlog.resting.wake_all()
+            self.scheduling_queue.touch_avoiding()
+            self.scheduling_queue.resting.wake_all()
 
     def is_decided(self, now_ns: int) -> bool:
         """Whether another decision would do nothing: nothing has changed since the last one, which placed nobody."""
@@ -861,17 +883,17 @@ class Cluster:
 
     def say(self, uids: Sequence[str], verdict: Verdict, pod_group: tuple[str, str] | None) -> None:
         """Have pods say this as long as they wait, until ``say_no_more``."""
-        self.backlog.said.say(uids, verdict, pod_group, lasts=True)
+        self.scheduling_queue.said.say(uids, verdict, pod_group, lasts=True)
         self._changed()
 
     def say_no_more(self, uids: Iterable[str]) -> None:
         """Have pods say again what decisions say of them."""
         for uid in uids:
-            self.backlog.said.release(uid)
-            self.backlog.touch(uid)
+            self.scheduling_queue.said.release(uid)
+            self.scheduling_queue.touch(uid)
             pod = self._pods.records.get(uid)
             if pod is not None and pod.pod_group:
-                self.backlog.touch_gang(pod.namespace, pod.pod_group)
+                self.scheduling_queue.touch_gang(pod.namespace, pod.pod_group)
         self._changed()
 
     def will_fit(self, nomination: Nomination) -> bool:

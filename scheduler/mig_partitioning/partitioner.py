@@ -23,14 +23,13 @@ from kube.watch.reflector import Sink
 from kube.watch.signal import Signal
 from scheduler.core.convert.nodes import mig_node
 from scheduler.core.mig_partitioning.attempts import PREFIX, Amounts, Attempts, Withdraw
-from scheduler.core.mig_partitioning.layouts import Cutter
-from scheduler.core.mig_partitioning.node_choice import Carve, Look, SliceWant, is_offered, slice_wants
+from scheduler.core.mig_partitioning.node_choice import Cutter, GpuPartition, Look, SliceWant, is_offered, slice_wants
 from scheduler.core.model.mig import MigLayoutAsked, MigNode
 from scheduler.core.model.verdict import Code, Verdict
-from scheduler.settings import CarvingSettings
+from scheduler.settings import PartitioningSettings
 from scheduler.watch.cache import Cache
 from wire.crds.gpunode import GpuNode
-from wire.versions import is_older
+from wire.tombstones import is_older
 
 
 class GpuNodeSink:
@@ -86,7 +85,7 @@ _MOST_SAID: Final = 256
 class Partitioner:
     """Asks for slices, and takes back what no agent takes up."""
 
-    def __init__(self, api: Api, cache: Cache, *, settings: CarvingSettings, rng: random.Random) -> None:
+    def __init__(self, api: Api, cache: Cache, *, settings: PartitioningSettings, rng: random.Random) -> None:
         self._api = api
         self._cache = cache
         self._settings = settings
@@ -146,17 +145,17 @@ class Partitioner:
         asked, none = await self._think(now_s)
         for withdraw in withdrawals:
             await self._withdraw(withdraw)
-        for carve, attempt in asked:
-            await self._ask(carve, attempt)
+        for partition, attempt in asked:
+            await self._ask(partition, attempt)
         self._cap()
         await self._say(none)
 
-    async def _think(self, now_s: float) -> tuple[list[tuple[Carve, str]], Sequence[SliceWant]]:
+    async def _think(self, now_s: float) -> tuple[list[tuple[GpuPartition, str]], Sequence[SliceWant]]:
         """Choose in steps, since other work waits for each; return what is to be asked, and for whom nothing was found.
 
         What a step chooses is charged at once: no decision in between places anybody on what goes.
         """
-        asked, nodes = list[tuple[Carve, str]](), self._sink.nodes
+        asked, nodes = list[tuple[GpuPartition, str]](), self._sink.nodes
         if not nodes:
             return asked, ()
         began_s = anyio.current_time()
@@ -167,9 +166,9 @@ class Partitioner:
         look = Look(
             self._cache.cluster, nodes, busy=self.attempts.busy(now_s), cutter=self._cutter, now_ns=monotonic_ns()
         )
-        for carves in look.steps(due):
-            asked += [(carve, self._begin(carve)) for carve in carves]
-            if carves:
+        for partitions in look.steps(due):
+            asked += [(partition, self._begin(partition)) for partition in partitions]
+            if partitions:
                 self._cap()
             self._thought_s += anyio.current_time() - began_s
             await anyio.lowlevel.checkpoint()
@@ -177,14 +176,14 @@ class Partitioner:
         found = look.chosen
         self._in_vain = self._vain(wants) | {want.kind: now_s for want in found.none}
         self._has_more = bool(found.rest)
-        uids = {uid for carve, _ in asked for uid in carve.uids}
+        uids = {uid for partition, _ in asked for uid in partition.uids}
         self._thought_s += anyio.current_time() - began_s
         return asked, [want for want in wants if want.kind in self._in_vain and not uids & {*want.uids}]
 
     def _wanted(self, now_s: float) -> tuple[list[SliceWant], list[SliceWant]]:
         """Return all that wait for slices, and those that are looked at now."""
         cluster = self._cache.cluster
-        explained = cluster.backlog.said.all()
+        explained = cluster.scheduling_queue.said.all()
         wants = slice_wants(cluster, explained, now_ns=monotonic_ns(), covered=self.attempts.covered())
         before = self._vain(wants)
         # Those that were not looked at lately come first: nobody's group holds up another's.
@@ -195,9 +194,9 @@ class Partitioner:
     def _vain(self, wants: Iterable[SliceWant]) -> dict[object, float]:
         return {want.kind: self._in_vain[want.kind] for want in wants if want.kind in self._in_vain}
 
-    def _begin(self, carve: Carve) -> str:
+    def _begin(self, partition: GpuPartition) -> str:
         attempt = f"{PREFIX}{self._rng.getrandbits(64):016x}"
-        self.attempts.begin(carve, attempt, self._there(carve.node) or (), now_s=anyio.current_time())
+        self.attempts.begin(partition, attempt, self._there(partition.node) or (), now_s=anyio.current_time())
         return attempt
 
     def _there(self, name: str) -> Amounts | None:
@@ -218,11 +217,11 @@ class Partitioner:
         """Have pods say that slices are being made for them, or that none can be made; not too many in one piece."""
         cluster, now = self._cache.cluster, self._under_way()
         for want in none:
-            verdict = Verdict(code=Code.NO_CARD_CAN_BE_CARVED, detail=want.text)
+            verdict = Verdict(code=Code.NO_GPU_CAN_BE_PARTITIONED, detail=want.text)
             now |= dict.fromkeys(filter(self._waits, want.uids), (verdict, want.pod_group))
         if gone := self._said.keys() - now.keys():
             cluster.say_no_more(sorted(gone))
-        said = cluster.backlog.said
+        said = cluster.scheduling_queue.said
         news = {uid: each for uid, each in now.items() if said.verdict(uid) != each[0]}
         self._said = {uid: verdict for uid, (verdict, _) in now.items()}
         for number, (uid, (verdict, group)) in enumerate(sorted(news.items()), 1):
@@ -244,29 +243,29 @@ class Partitioner:
             pod = self._cache.cluster.pod(uid)
             if pod is not None and not pod.node:
                 group = (pod.namespace, pod.pod_group) if pod.pod_group else None
-                found[uid] = Verdict(code=Code.CARVING_UNDER_WAY, detail=_listed(sorted(names))), group
+                found[uid] = Verdict(code=Code.PARTITIONING_UNDER_WAY, detail=_listed(sorted(names))), group
         return found
 
     def _waits(self, uid: str) -> bool:
         pod = self._cache.cluster.pod(uid)
         return pod is not None and not pod.node
 
-    async def _ask(self, carve: Carve, attempt: str) -> None:
-        uuid, node = carve.cut.uuid, self._sink.nodes.get(carve.node)
+    async def _ask(self, partition: GpuPartition, attempt: str) -> None:
+        uuid, node = partition.cut.uuid, self._sink.nodes.get(partition.node)
         if node is None or node.is_open(uuid):
-            self.attempts.forget(carve.node, uuid)  # somebody else has asked meanwhile
+            self.attempts.forget(partition.node, uuid)  # somebody else has asked meanwhile
             return
         try:
-            await self._write(node, uuid, MigLayoutAsked(uuid, attempt, carve.cut.layout))
+            await self._write(node, uuid, MigLayoutAsked(uuid, attempt, partition.cut.layout))
         except (Conflict, NotFound):
             # It changed meanwhile: the watch says how, and whether this was written.
-            self.attempts.forget(carve.node, uuid)
+            self.attempts.forget(partition.node, uuid)
         except ApiError as error:
-            _log.warning("GpuNode %s could not be written: %s", carve.node, error)
+            _log.warning("GpuNode %s could not be written: %s", partition.node, error)
             if not error.outcome_unknown:
-                self.attempts.drop(carve.node, uuid, now_s=anyio.current_time())
+                self.attempts.drop(partition.node, uuid, now_s=anyio.current_time())
         else:
-            _log.info("MIG slices of %s on %s are asked for: %s", uuid, carve.node, carve.cut.layout)
+            _log.info("MIG slices of %s on %s are asked for: %s", uuid, partition.node, partition.cut.layout)
 
     async def _withdraw(self, what: Withdraw) -> None:
         node = self._sink.nodes.get(what.node)

@@ -21,22 +21,22 @@ import anyio
 from anyio.abc import TaskGroup
 
 from kube.client.api import Api
-from kube.client.backoff import doubled_s
 from kube.client.errors import ApiError, Conflict, Forbidden, NotFound, Refused, ServerError, TooManyRequests
 from kube.client.resources import POD_GROUPS, PODS
+from kube.client.retry import doubled_s
 from kube.events import Bursts, EventRecorder
-from kube.telemetry.logevents import LogEvent, about
+from kube.telemetry.logevents import LogEvent, about, ignore
 from kube.watch.signal import Signal
 from scheduler.conditions.messages import moved_text, preempted_text, reclaimed_text
 from scheduler.core.model.preemption import Action, Nomination, Victim
 from scheduler.core.model.records import PodRecord
 from scheduler.core.queues.use import queue_of
 from scheduler.core.report.state import QueueState, queue_states
-from scheduler.telemetry.observer import Answer, Evicts, Observer
+from scheduler.telemetry.events import Answer, Emit, EvictionAnswered, Evicts
 from scheduler.watch.cache import Cache
 from wire import names
+from wire.api_groups import WARNING
 from wire.core import ObjectReference
-from wire.events import WARNING
 
 _log: Final = logging.getLogger(__name__)
 
@@ -122,7 +122,14 @@ class Bucket:
 class Evictor:
     """Evicts. ``on_refused`` is called with a pod (UID) and whether it is refused from now on, or not any more."""
 
-    def __init__(self, api: Api, *, per_s: int, side_by_side: int = SIDE_BY_SIDE) -> None:
+    def __init__(
+        self,
+        api: Api,
+        *,
+        per_s: int,
+        side_by_side: int = SIDE_BY_SIDE,
+        on_refused: Callable[[str, bool], None] = ignore,
+    ) -> None:
         self._api = api
         self._bucket = Bucket(per_s, 2 * per_s)
         self._limiter_size = side_by_side
@@ -140,7 +147,7 @@ class Evictor:
         self._held: dict[str, deque[tuple[int, _Asking]]] = {}
         self._following: deque[_Asking] = deque()
         self._news = Signal()
-        self.on_refused: Callable[[str, bool], None] = _ignore
+        self._on_refused = on_refused
 
     def ask(self, wanted: Wanted) -> None:
         """Have a pod evicted; what its asker wanted of it before counts no more. A refused pod waits until it isn't."""
@@ -332,7 +339,7 @@ class Evictor:
         extra = about(LogEvent.EVICTION_REFUSED, pod=asking.place, again_s=refused_s)
         _log.info("it may not be evicted now: %s", error, extra=extra)
         asking.tell(Answer.REFUSED)
-        self.on_refused(uid, True)
+        self._on_refused(uid, True)
 
     def _again(self, asking: _Asking, answer: Answer, error: ApiError | None = None) -> float:
         longest_s = _LONGEST_FORBIDDEN_S if isinstance(error, Forbidden) else _LONGEST_PAUSE_S
@@ -352,7 +359,7 @@ class Evictor:
         if self._asking.get(uid) is asking:
             del self._asking[uid]
             if uid in self._refused:
-                self.on_refused(uid, False)
+                self._on_refused(uid, False)
             if answer is not Answer.SPARED:
                 self._refused.pop(uid, None)
         for wanted in told:
@@ -365,10 +372,6 @@ def _is_of_budget(error: Refused) -> bool:
     return any(isinstance(cause, dict) and cause.get("reason") == _CAUSE for cause in causes)
 
 
-def _ignore(_: str, __: bool) -> None:
-    return
-
-
 _WHY: Final = {each: Evicts(each.value) for each in Action}
 #: The most pods of one PodGroup that have an event of their own, as with client-go,
 OF_GROUP: Final = 10
@@ -379,10 +382,10 @@ OF_NAMESPACE: Final = 50
 class Evictions:
     """Tells what became of victims. What an event says is put together while the victim is known."""
 
-    def __init__(self, cache: Cache, events: EventRecorder, observer: Observer) -> None:
+    def __init__(self, cache: Cache, events: EventRecorder, emit: Emit) -> None:
         self._cache = cache
         self._events = Bursts(events, reason=names.REASON_EVICT, action="Evicting")
-        self._observer = observer
+        self._emit = emit
 
     def states(self) -> Mapping[str, QueueState]:
         """How queues stand, by name; to be asked once for all that is written together."""
@@ -428,7 +431,7 @@ class Evictions:
 
     def told(self, nomination: Nomination, victim: Victim, note: tuple[ObjectReference, str], answer: Answer) -> None:
         """Tell of an answer; people hear of evictions only."""
-        self._observer.asked_to_go(_WHY[nomination.action], answer)
+        self._emit(EvictionAnswered(_WHY[nomination.action], answer))
         if answer is not Answer.EVICTED:
             return
         regarding, text = note

@@ -19,9 +19,9 @@ from typing import Final
 import anyio
 
 from kube.client.api import Api
-from kube.client.backoff import until_answered
 from kube.client.errors import ApiError, Conflict, NotFound, Refused, TooLate
 from kube.client.resources import CONFIG_MAPS
+from kube.client.retry import until_answered
 from scheduler.core.model.preemption import FailedClaim
 from scheduler.core.model.settings import NodePool, own_name
 from scheduler.core.preemption import eviction_history, nomination_record
@@ -136,7 +136,7 @@ async def _read(*texts: _Texts) -> None:
         raise refused[0]
 
 
-class RoomRecord:
+class NominationRecord:
     """``record``, ``hour`` and ``claims`` (those that failed): as they were read or written last.
 
     ``texts``: of what is in it.

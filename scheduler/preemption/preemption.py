@@ -14,9 +14,9 @@ from typing import Final
 import anyio
 
 from kube.client.api import Api
-from kube.client.backoff import doubled_s
 from kube.client.clock import Clock
 from kube.client.errors import Refused
+from kube.client.retry import doubled_s
 from kube.events import EventRecorder
 from kube.telemetry.logevents import LogEvent, about
 from kube.watch.signal import Signal
@@ -27,12 +27,13 @@ from scheduler.core.preemption.nomination_record import MOST_BYTES, Record, evic
 from scheduler.core.preemption.record_shares import added
 from scheduler.core.report.state import QueueState
 from scheduler.preemption.evictor import Evictions, Evictor, Wanted
-from scheduler.preemption.nomination_record import RoomRecord, Wrote
-from scheduler.telemetry.observer import Answer, Observer
+from scheduler.preemption.nomination_record import NominationRecord, Wrote
+from scheduler.telemetry.events import Answer, Emit, EvictedInVain
 from scheduler.watch.cache import Cache
+from wire.units import SECOND_NS
 
 #: As whom the evictor knows this.
-_ASKER: Final = "room"
+_ASKER: Final = "preemption"
 
 
 class Victims:
@@ -69,7 +70,7 @@ class Victims:
                 self._ask_for(nomination, victim, states)
 
     def ask_again(self, nominations: Iterable[Nomination]) -> None:
-        """Ask for victims that were spared as their holders would not have fitted then, and are due now."""
+        """Ask for victims that were spared as their nominated pods would not have fitted then, and are due now."""
         due = [
             (nomination, victim)
             for nomination in nominations
@@ -96,7 +97,7 @@ class Victims:
 
         def told(answer: Answer) -> None:
             if self._cache.cluster.pod(victim.pod_uid) is not None:
-                self._cache.room.note_asked(victim.pod_uid)
+                self._cache.preemption.note_asked(victim.pod_uid)
                 self._cache.wake.set()
             self._answered(nomination, answer)
             self._telling.told(nomination, victim, note, answer)
@@ -114,13 +115,13 @@ class Victims:
         )
 
     def _is_due(self, nomination: Nomination, victim: Victim) -> bool:
-        """Whether the nomination stands as written, its holders wait and will fit, and the victim is where it was."""
+        """Whether the nomination stands as written, its pods wait and will fit, and the victim is where it was."""
         if not self._stands(nomination):
             return False
         return self._is_there(victim) and self._is_waited_for(nomination) and self._cache.cluster.will_fit(nomination)
 
     def _is_waited_for(self, nomination: Nomination) -> bool:
-        """Whether all holders wait that are not on their way or bound already."""
+        """Whether all nominated pods wait that are not on their way or bound already."""
         pods = [self._cache.cluster.pod(place.pod_uid) for place in nomination.places]
         if any(pod is None or pod.deleting or pod.gated for pod in pods):
             return False
@@ -132,7 +133,6 @@ class Victims:
 
 
 _log: Final = logging.getLogger(__name__)
-_S: Final = 1_000_000_000
 #: Between two looks for what is over. One write holds all of it.
 _SWEEP_S: Final = 10.0
 #: For so long the first decision of a term waits until the record is taken over.
@@ -159,17 +159,17 @@ class Preemption:
         evictor: Evictor,
         clock: Clock,
         events: EventRecorder,
-        observer: Observer,
+        emit: Emit,
     ) -> None:
         self._cache = cache
         self._nominations = cache.cluster.commits.nominations
         self._clock = clock
-        self._observer = observer
-        self._record = RoomRecord(api, cache.cluster.settings.pool)
+        self._emit = emit
+        self._record = NominationRecord(api, cache.cluster.settings.pool)
         self._victims = Victims(
             cache,
             evictor=evictor,
-            telling=Evictions(cache, events, observer),
+            telling=Evictions(cache, events, emit),
             stands=self._stands,
             answered=self._answered,
         )
@@ -184,8 +184,8 @@ class Preemption:
         #: What namespaces took from others within the hour, and whether they kept it: of the record but for writes that
         #: were refused after evictions had been counted for them.
         self._takes = Takes()
-        #: First holders of nominations that were given up before anybody was evicted, as far as a write may yet add
-        #: them.
+        #: First nominated pods of nominations that were given up before anybody was evicted, as far as a write may yet
+        #: add them.
         self._never: set[str] = set()
         #: What is being written for the first time, by id: it may be on record.
         self._sent: frozenset[str] = frozenset()
@@ -195,8 +195,6 @@ class Preemption:
         #: Writes that were refused, or came second, in a row.
         self._refusals = self._overtakings = 0
         self._news = Signal()
-        evictor.on_refused = self._note_refused
-        cache.room.on_gone = self._note_gone
 
     # --- what is decided -------------------------------------------------------------------------------------------
     def take(self, entry: Nominate | GiveUp) -> None:
@@ -213,7 +211,7 @@ class Preemption:
             self._nominations.put(nomination)
         except ValueError as error:
             _log.warning("a nomination is dropped: %s", error)
-            self._cache.room.note_unwritten()
+            self._cache.preemption.note_unwritten()
             self._cache.wake.set()
             return
         self._over.discard(nomination.id)
@@ -229,8 +227,8 @@ class Preemption:
             self._never.add(nomination.places[0].pod_uid)
             self._take_back()
         if evicted and because is not Ended.BOUND:
-            self._observer.evicted_in_vain(evicted)
-        extra = about(LogEvent.ROOM_ENDED, nomination=nomination_id, because=because.value, evicted=evicted)
+            self._emit(EvictedInVain(evicted))
+        extra = about(LogEvent.NOMINATION_ENDED, nomination=nomination_id, because=because.value, evicted=evicted)
         _log.info("a nomination is over", extra=extra)
         self._end(nomination)
         if self._fresh or nomination_id in self._ending:
@@ -317,7 +315,7 @@ class Preemption:
         return (
             self._takes.has_news
             or self._takes.known != self._record.hour
-            or self._record.claims != self._cache.room.failed_claims
+            or self._record.claims != self._cache.preemption.failed_claims
             or any(nomination.id not in self._kept for nomination in self._record.record.nominations)
         )
 
@@ -357,11 +355,11 @@ class Preemption:
 
         What was decided and never written gives way to it. What was written stands, even if it left the record.
         """
-        self._cache.room.note_claims_known(self._record.claims, at_s=self._now_s())
+        self._cache.preemption.note_claims_known(self._record.claims, at_s=self._now_s())
         before, self._kept = self._kept, {}
         for nomination_id in [each for each in self._fresh if each not in before]:
             self._drop(nomination_id)
-            self._cache.room.note_unwritten()
+            self._cache.preemption.note_unwritten()
         for nomination in self._record.record.nominations:
             if nomination.id in self._over or self._is_another(nomination):
                 continue
@@ -391,7 +389,7 @@ class Preemption:
 
     # --- writing -----------------------------------------------------------------------------------------------------
     def _now_s(self) -> int:
-        return self._clock.now_ns() // _S
+        return self._clock.now_ns() // SECOND_NS
 
     def _base(self) -> Record:
         """The record without what is over. That stays while an eviction for it is on its way."""
@@ -427,7 +425,7 @@ class Preemption:
         if is_full := len(mine) < len(fresh):
             _log.warning("%d nominations wait, as the record has no room for their namespaces", len(fresh) - len(mine))
         self._sent = frozenset(nomination.id for nomination in wanted.nominations)
-        wrote = await self._record.write(wanted, hour, self._cache.room.failed_claims)
+        wrote = await self._record.write(wanted, hour, self._cache.preemption.failed_claims)
         self._sent = frozenset()
         match wrote:
             case Wrote.WRITTEN:
@@ -457,7 +455,7 @@ class Preemption:
                 self._kept[nomination.id] = nomination
                 asked.append(nomination)
             extra = about(
-                LogEvent.ROOM_MADE,
+                LogEvent.NOMINATION_MADE,
                 nomination=nomination.id,
                 action=nomination.action.value,
                 victims=len(nomination.victims),
@@ -483,7 +481,7 @@ class Preemption:
                 self._news.set()
             elif self._fresh.get(nomination.id) is nomination:
                 self._drop(nomination.id)
-                self._cache.room.note_unwritten()
+                self._cache.preemption.note_unwritten()
         self._note_evictions()
         self._cache.wake.set()
 
@@ -501,18 +499,18 @@ class Preemption:
     def _note_evictions(self) -> None:
         now_s = self._now_s()
         evicted = self._takes.known.evicted(now_s)
-        self._cache.room.note_evicted(evictions(Record(evicted=evicted), now_s=now_s))
-        self._cache.room.note_takers_wait(self._takes.waits(now_s))
+        self._cache.preemption.note_evicted(evictions(Record(evicted=evicted), now_s=now_s))
+        self._cache.preemption.note_takers_wait(self._takes.waits(now_s))
 
     def _settle_takes(self) -> None:
         self._takes.settle(self._now_s(), lambda uid: self._cache.cluster.pod(uid) is not None)
 
-    def _note_gone(self, uid: str) -> None:
+    def pod_gone(self, uid: str) -> None:
         """A pod is gone, or has ended: if others were evicted for it not long ago, its namespace gave that up.
 
         What nobody was evicted for yet is given up as a nomination.
         """
-        nomination = self._nominations.holders.get(uid)
+        nomination = self._nominations.nominees.get(uid)
         if (
             nomination is not None
             and not self._victims.evicted.get(nomination.id)
@@ -522,18 +520,14 @@ class Preemption:
         now_s = self._now_s()
         taken_by = self._nominations.victims.get(uid)
         if self._takes.gone(uid, now_s, taken_by=taken_by.namespace if taken_by is not None else ""):
-            self._cache.room.note_takers_wait(self._takes.waits(now_s))
-
-    def _note_refused(self, uid: str, is_refused: bool) -> None:
-        self._cache.room.note_refused(uid, is_refused)
-        self._cache.wake.set()
+            self._cache.preemption.note_takers_wait(self._takes.waits(now_s))
 
     def _answered(self, nomination: Nomination, answer: Answer) -> None:
         """A victim of a nomination was asked."""
         if answer is Answer.EVICTED and self._kept.get(nomination.id) == nomination:
             self._victims.evicted[nomination.id] = self._victims.evicted.get(nomination.id, 0) + 1
         elif answer is Answer.EVICTED and nomination.id in self._ending:
-            self._observer.evicted_in_vain(1)  # it was on its way
+            self._emit(EvictedInVain(1))  # it was on its way
         if self._kept.get(nomination.id) != nomination or nomination.id in self._fresh:
             self._news.set()  # its end, or another version of it, waits for this answer
 

@@ -16,8 +16,8 @@ from scheduler.core.model.preemption import Action
 from scheduler.core.model.verdict import Code
 from scheduler.core.queues.fair_share import use_by_number
 from scheduler.core.queues.use_over_time import Ppb
-from scheduler.core.report.fragmentation import Cause
-from scheduler.core.report.pool_use import Pool, Use, use_of_pools
+from scheduler.core.report.fragmentation import Cause, Use
+from scheduler.core.report.pool_use import Pool, use_of_pools
 from scheduler.core.report.state import QueueState, owed_nano_gpus, queue_states
 from scheduler.watch.cache import Cache
 
@@ -27,7 +27,7 @@ ON_ITS_WAY: Final = "OnItsWay"
 UNDECIDED: Final = "Undecided"
 
 
-class QueueStanding(msgspec.Struct, frozen=True, gc=False):
+class QueueReport(msgspec.Struct, frozen=True, gc=False):
     """One queue. ``owed``: nano-GPU that its pods wait for and that its quota guarantees.
 
     ``used_ppb``: what it and all queues below it used of the cluster over time; None where that does not count.
@@ -39,7 +39,7 @@ class QueueStanding(msgspec.Struct, frozen=True, gc=False):
     used_ppb: Ppb | None = None
 
 
-class Standing:
+class SchedulerState:
     """Reads the cache. ``codes``: why pods wait, by UID. ``is_leading`` is set by the scheduler.
 
     ``attempts``: at MIG layouts; None: none are made.
@@ -96,7 +96,7 @@ class Standing:
         found = self._attempts.states(now_s)
         return {state.value: found[state] for state in GpuState}
 
-    def queues(self) -> Sequence[QueueStanding]:
+    def queues(self) -> Sequence[QueueReport]:
         """How each queue stands, by the counts of the last decision."""
         if not self.is_leading:
             return ()
@@ -109,5 +109,5 @@ class Standing:
             shown, at = self._cache.queues.get(state.record.name), accounts.tree.find(state.record.name)
             display_name = "" if shown is None else shown.what.display_name
             of_tree = (0, None) if at is None else (owed[at.number], used[at.number])
-            found.append(QueueStanding(state, display_name, *of_tree))
+            found.append(QueueReport(state, display_name, *of_tree))
         return found

@@ -9,6 +9,7 @@ each further refusal there.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 import anyio
@@ -17,6 +18,7 @@ import msgspec
 from gpu.attempts import fences
 from gpu.reservation import Reservation
 from kube.client.clock import monotonic_ns
+from kube.telemetry.logevents import ignore
 from kube.watch.signal import Signal
 from scheduler.core.assumed.attempts import Flight
 from scheduler.core.cluster import Cluster
@@ -27,13 +29,13 @@ from scheduler.core.filters.enforcement import unenforced
 from scheduler.core.model.facts import Membership
 from scheduler.core.model.pod_class import NO_WISHES, PodClass
 from scheduler.core.model.records import NodeRecord, PodGroupRecord, PodRecord, SeenPod
-from scheduler.telemetry.traces import Traces, Untraced
-from scheduler.watch.preemption_facts import KnownForRoom
+from scheduler.telemetry.events import PodTraces
+from scheduler.watch.preemption_facts import KnownForPreemption
 from wire import names
 from wire.core import Condition, Pod
 from wire.crds.podgroup import PodGroup, PodGroupStatus
 from wire.crds.queue import QueueStatus
-from wire.versions import is_older
+from wire.tombstones import is_older
 
 #: Controllers that are remembered, in all and of one namespace; of more, those that were refused last.
 _MOST: Final = 4096
@@ -96,9 +98,9 @@ class Shown(msgspec.Struct, Generic[S], frozen=True, gc=False):
 class ShownObjects(Generic[K, S]):
     """The newest version of each object. ``on_change`` is called with the key of one that is new, different or gone."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_change: Callable[[K], None] = ignore) -> None:
         self._by_key: dict[K, Shown[S]] = {}
-        self.on_change: Callable[[K], None] = _ignore_shown
+        self._on_change = on_change
 
     def get(self, key: K) -> Shown[S] | None:
         """The object of this key."""
@@ -114,12 +116,12 @@ class ShownObjects(Generic[K, S]):
         if known is not None and known.uid == shown.uid and is_older(shown.rv, known.rv):
             return
         self._by_key[key] = shown
-        self.on_change(key)
+        self._on_change(key)
 
     def drop(self, key: K) -> None:
         """It is gone."""
         if self._by_key.pop(key, None) is not None:
-            self.on_change(key)
+            self._on_change(key)
 
     def replace(self, listed: Mapping[K, Shown[S]]) -> None:
         """Take a list: what is not in it is gone."""
@@ -127,10 +129,6 @@ class ShownObjects(Generic[K, S]):
             self.drop(key)
         for key, shown in listed.items():
             self.note(key, shown)
-
-
-def _ignore_shown(_: object) -> None:
-    return
 
 
 #: A condition has a message of 1,000 characters at most, and there is one for each node pool.
@@ -184,19 +182,63 @@ class QueueShown(msgspec.Struct, frozen=True, gc=False):
     status: QueueStatus
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheListeners:
+    """The functions that the cache calls at once, each with what it has just taken."""
+
+    #: A pod (UID) of ours was taken, or a pod is gone.
+    pod: Callable[[str], None] = ignore
+    #: A pod (UID) is gone, or has ended.
+    pod_gone: Callable[[str], None] = ignore
+    #: A pod of ours that waited is seen bound: as it was known before, and which of its requests was served.
+    bound: Callable[[PodRecord, int], None] = ignore
+    #: A pod of ours that waited is seen bound: for how many seconds it has waited since it was seen first.
+    waited: Callable[[float], None] = ignore
+    #: A device of this node, or a part of one, may be free; "": of any node.
+    device_freed: Callable[[str], None] = ignore
+    #: A reservation (UID) was seen that has not named its device yet.
+    device_asked: Callable[[str], None] = ignore
+    #: A member of a gang, or its PodGroup, has changed: (namespace, name).
+    gang: Callable[[tuple[str, str]], None] = ignore
+    #: The status that a PodGroup (namespace, name) shows has changed, or the PodGroup is gone.
+    group_shown: Callable[[tuple[str, str]], None] = ignore
+    #: The sums of a PodGroup (namespace, name) have changed.
+    group_sums: Callable[[tuple[str, str]], None] = ignore
+    #: The status that a Queue shows has changed, or the Queue is gone.
+    queue_shown: Callable[[str], None] = ignore
+    #: A BindRequest (UID) is gone.
+    request_gone: Callable[[str], None] = ignore
+    #: BindRequests (UIDs) were listed: these exist.
+    requests_listed: Callable[[set[str]], None] = ignore
+    #: A claim (namespace, name) or a volume (name) has changed; None: any may have.
+    stored: Callable[[Hashable], None] = ignore
+    #: A namespace has its first PodDisruptionBudget.
+    budgeted: Callable[[str], None] = ignore
+
+
 class Cache:
-    """``on_pod`` and ``on_request_gone`` tell the hand-overs what became of them.
+    """What the scheduler knows of the cluster. ``listeners`` are called with each change.
 
     ``traces`` follows pods by watches alone: these don't show a pod again that is gone, as late answers do.
     """
 
-    def __init__(self, cluster: Cluster, *, traces: Traces | None = None) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        listeners: CacheListeners = CacheListeners(),
+        traces: PodTraces | None = None,
+    ) -> None:
         self.cluster = cluster
-        self.traces = traces or Untraced()
+        cluster.queues.sums.on_group = listeners.group_sums
+        self.listeners = listeners
+        self.traces = traces
         self.wake = Signal()
         #: What rules of preemption read beside nodes, queues and pods.
-        self.room = KnownForRoom(cluster.settings.room)
-        self._room_version = 0
+        self.preemption = KnownForPreemption(
+            cluster.settings.preemption_settings, on_namespace=listeners.budgeted, on_gone=listeners.pod_gone
+        )
+        self._preemption_version = 0
         #: Nodes that could not align pods.
         self._refusing = RefusingNodes()
         #: Pods of ours that name no node, by UID.
@@ -219,23 +261,13 @@ class Cache:
         #: PodGroups of which a pod has succeeded, by (namespace, name): such a gang is at its end.
         self.finished: set[tuple[str, str]] = set()
         #: Queues by name.
-        self.queues: ShownObjects[str, QueueShown] = ShownObjects()
+        self.queues = ShownObjects[str, QueueShown](listeners.queue_shown)
         #: PodGroups by (namespace, name).
-        self.groups: ShownObjects[tuple[str, str], PodGroupStatus] = ShownObjects()
-        self.on_pod: Callable[[str], None] = _ignore
-        self.on_device_freed: Callable[[str], None] = _ignore
-        #: A reservation (UID) was seen that has not said yet which device it holds.
-        self.on_device_asked: Callable[[str], None] = _ignore
-        #: A member of a gang, or its PodGroup, has changed: (namespace, name).
-        self.on_gang: Callable[[tuple[str, str]], None] = _ignore_gang
-        #: A pod of ours that waited is seen bound: as it was known before, and which of its requests was served.
-        self.on_bound: Callable[[PodRecord, int], None] = _ignore_bound
-        #: A pod of ours that waited is seen bound: for how many seconds it has waited since it was seen first.
-        self.on_waited: Callable[[float], None] = _ignore_time
-        self.on_request_gone: Callable[[str], None] = _ignore
-        #: A claim (namespace, name) or a volume (name) has changed; None: any may have.
-        self.on_stored: Callable[[Hashable], None] = _ignore_stored
-        self.on_requests_listed: Callable[[set[str]], None] = _ignore_all
+        self.groups = ShownObjects[tuple[str, str], PodGroupStatus](listeners.group_shown)
+
+    def trace_of(self, uid: str) -> Mapping[str, str]:
+        """What a line of the log says of a pod's trace."""
+        return {} if self.traces is None else self.traces.of(uid)
 
     def note_pod(self, pod: Pod) -> None:
         """Take a pod from a watch, or as the answer to a write of ours."""
@@ -262,20 +294,25 @@ class Cache:
 
     def _labels_of(self, pod: PodRecord | None) -> dict[str, str] | None:
         """What budgets may select a pod by, as its record keeps it; None where nobody asks."""
-        is_kept = pod is not None and pod.node and self.room.has_budget(pod.namespace)
+        is_kept = pod is not None and pod.node and self.preemption.has_budget(pod.namespace)
         return pod.labels if pod is not None and is_kept else None
 
-    def note_room_facts(self) -> None:
+    def note_preemption_facts(self) -> None:
         """Have decisions go by what is known for preemption now."""
-        if self.room.version != self._room_version:
-            self._room_version = self.room.version
-            self.cluster.note_room_facts(self.room.facts())
+        if self.preemption.version != self._preemption_version:
+            self._preemption_version = self.preemption.version
+            self.cluster.note_preemption_facts(self.preemption.facts())
+
+    def note_refused(self, uid: str, is_refused: bool) -> None:
+        """Take whether the API server refuses the eviction of a pod."""
+        self.preemption.note_refused(uid, is_refused)
+        self.wake.set()
 
     def note_labels(self, uid: str, namespace: str, rv: str, labels: dict[str, str]) -> None:
         """Take the labels of a pod that was read because of its namespace's first budget."""
         known = self.cluster.pod(uid)
         if known is not None and known.node:
-            self.room.put_labels(uid, namespace, rv, bounds.kept_labels(labels))
+            self.preemption.put_labels(uid, namespace, rv, bounds.kept_labels(labels))
 
     def take_pod(self, seen: Seen) -> None:
         """Take a pod that was read; of one that is older than what is known only a success still counts."""
@@ -285,11 +322,11 @@ class Cache:
         if taken is not None:
             self._note_bound(before, taken, flight)
         if taken is not None and taken.pod_group:
-            self.on_gang((taken.namespace, taken.pod_group))
+            self.listeners.gang((taken.namespace, taken.pod_group))
         if taken is None:
-            self.room.drop_pod(seen.pod.uid)
+            self.preemption.drop_pod(seen.pod.uid)
         elif seen.labels is not None:
-            self.room.put_labels(taken.uid, taken.namespace, seen.pod.rv, seen.labels)
+            self.preemption.put_labels(taken.uid, taken.namespace, seen.pod.rv, seen.labels)
         if seen.finished is not None:
             self.finished.add(seen.finished)
         if seen.misaligned is not None:
@@ -301,15 +338,15 @@ class Cache:
         elif seen.is_ours:
             self._note_waiting(seen.pod.uid, seen.waiting)
             self._note_unenforced(seen)
-            self.on_pod(seen.pod.uid)
+            self.listeners.pod(seen.pod.uid)
         self.wake.set()
 
     def _note_bound(self, before: PodRecord | None, taken: PodRecord, flight: Flight | None) -> None:
         """Tell of a pod that waited here and has a node now."""
         if before is not None and not (before.node or before.is_elsewhere) and taken.node:
-            self.on_bound(before, flight.placement.alternative if flight is not None else 0)
+            self.listeners.bound(before, flight.placement.alternative if flight is not None else 0)
             if (since := self._since.get(taken.uid)) is not None:
-                self.on_waited(anyio.current_time() - since)
+                self.listeners.waited(anyio.current_time() - since)
 
     def _keep_off(self, pod: PodRecord) -> None:
         """Keep a pod that is new off nodes that refused those that had its place."""
@@ -319,7 +356,7 @@ class Cache:
     def _note_freed(self, ended: PodRecord | None) -> None:
         """A pod has ended or is gone: tell of the devices, or parts of them, that it held."""
         if ended is not None and ended.node and not ended.is_reservation and (ended.held or ended.cls.demand.gpus):
-            self.on_device_freed(ended.node)
+            self.listeners.device_freed(ended.node)
 
     def _note_waiting(self, uid: str, waiting: Waiting | None) -> None:
         known = self.cluster.pod(uid)
@@ -356,18 +393,18 @@ class Cache:
         """Its deletion was seen."""
         self._note_freed(self.cluster.pod(uid))
         self.cluster.remove_pod(uid)
-        self.room.drop_pod(uid)
+        self.preemption.drop_pod(uid)
         self._forget_waiting(uid)
         self.unenforced.pop(uid, None)
         for group in self._groups_of.pop(uid, ()):
             if (held := self.reservations.get(group)) is not None and held.uid == uid:
                 del self.reservations[group]
                 self._groups_at.move(group, "")
-        self.on_pod(uid)
+        self.listeners.pod(uid)
         self.wake.set()
 
     def forget_gone(self) -> None:
-        """A period is over (wire/recent.py): forget what nobody can name any more."""
+        """A period is over (wire/tombstones.py): forget what nobody can name any more."""
         self.cluster.forget_gone()
         self.cluster.expire_vanished(monotonic_ns())
         self.finished = {key for key in self.finished if self.cluster.pod_group(*key) is not None}
@@ -379,13 +416,13 @@ class Cache:
             self._groups_of.setdefault(held.uid, {})[held.group] = None
             self._groups_at.move(held.group, held.node)
         if not held.is_told:
-            self.on_device_asked(held.uid)
+            self.listeners.device_asked(held.uid)
 
     def ask_again(self, node: str) -> None:
         """A node has come back: the time in which its reservations have to answer begins again."""
         for held in [self.reservations[group] for group in sorted(self._groups_at.at(node))]:
             if not held.is_told:
-                self.on_device_asked(held.uid)
+                self.listeners.device_asked(held.uid)
 
     def reservation(self, uid: str) -> Reservation | None:
         """The reservation of this UID, if it is the newest of a group."""
@@ -416,7 +453,7 @@ class Cache:
             self.plans[key] = seen.plan
         else:
             self.plans.pop(key, None)
-        self.on_gang(key)
+        self.listeners.gang(key)
         self.wake.set()
 
     def forget_pod_group(self, namespace: str, name: str) -> None:
@@ -436,30 +473,6 @@ def _shown_conditions(found: Sequence[Condition]) -> tuple[Condition, ...]:
 def _shown_status(status: PodGroupStatus) -> PodGroupStatus:
     """A status as it is kept: one that is larger than we write it is none, so it is written again."""
     return status if len(_encode(status)) <= _MOST_STATUS_BYTES else PodGroupStatus()
-
-
-def _ignore(_: str) -> None:
-    return
-
-
-def _ignore_stored(_: Hashable) -> None:
-    return
-
-
-def _ignore_time(_: float) -> None:
-    return
-
-
-def _ignore_bound(_: PodRecord, __: int) -> None:
-    return
-
-
-def _ignore_gang(_: tuple[str, str]) -> None:
-    return
-
-
-def _ignore_all(_: set[str]) -> None:
-    return
 
 
 def _lacks(cls: PodClass, node: NodeRecord) -> bool:

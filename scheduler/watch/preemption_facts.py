@@ -5,30 +5,37 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
+from kube.telemetry.logevents import ignore
 from scheduler.core.model.facts import Facts
-from scheduler.core.model.preemption import BudgetRecord, Evicted, FailedClaim, RoomFacts, RoomSettings
+from scheduler.core.model.preemption import BudgetRecord, Evicted, FailedClaim, PreemptionFacts, PreemptionSettings
 from scheduler.core.preemption.nomination_record import MOST_CLAIMS, joined_claims
 from scheduler.core.preemption.protection import ends_s, failed_again
-from wire.versions import is_older
+from wire.tombstones import is_older
 
 Labels = Mapping[str, str]
 Key = tuple[str, str]
 
 
-class KnownForRoom:
+class KnownForPreemption:
     """Budgets, labels of pods that they may select, who is refused, evictions of the last hour, and failed claims.
 
     ``version`` grows whenever another answer may follow. Labels are kept in namespaces that have a budget, and only
-    there: ``on_namespace`` is called with one whose pods have to be read, as its first budget appeared.
+    there: ``on_namespace`` is called with one whose pods have to be read, as its first budget appeared. ``on_gone`` is
+    called with a pod (UID) that is gone, or has ended.
     """
 
-    def __init__(self, settings: RoomSettings = RoomSettings()) -> None:  # noqa: B008 - frozen
+    def __init__(
+        self,
+        settings: PreemptionSettings = PreemptionSettings(),  # noqa: B008 - frozen
+        *,
+        on_namespace: Callable[[str], None] = ignore,
+        on_gone: Callable[[str], None] = ignore,
+    ) -> None:
         self.version = 0
         self._settings = settings
         self.budgets: Facts[Key, BudgetRecord] = Facts(self._budget_changed, read_changed=self._changed)
-        self.on_namespace: Callable[[str], None] = _ignore
-        #: Is called with a pod (UID) that is gone, or has ended.
-        self.on_gone: Callable[[str], None] = _ignore
+        self._on_namespace = on_namespace
+        self._on_gone = on_gone
         #: Namespace -> names of its budgets.
         self._named: dict[str, set[str]] = {}
         #: Pod UID -> its labels, and the pod's version and namespace.
@@ -43,9 +50,9 @@ class KnownForRoom:
         #: Claims (UIDs) that could not be bound, those that failed last at the end.
         self.failed_claims: Mapping[str, FailedClaim] = {}
 
-    def facts(self) -> RoomFacts:
+    def facts(self) -> PreemptionFacts:
         """All of it, as of now."""
-        return RoomFacts(
+        return PreemptionFacts(
             version=self.version,
             refused=self._refused,
             asked=self._asked,
@@ -69,7 +76,7 @@ class KnownForRoom:
             del self._named[record.namespace]
             self._forget_namespace(record.namespace)
         elif not had_one:
-            self.on_namespace(record.namespace)
+            self._on_namespace(record.namespace)
         self._changed()
 
     def has_budget(self, namespace: str) -> bool:
@@ -88,7 +95,7 @@ class KnownForRoom:
 
     def drop_pod(self, uid: str) -> None:
         """A pod is gone, or has ended."""
-        self.on_gone(uid)
+        self._on_gone(uid)
         self._asked.discard(uid)
         self._drop_labels(uid)
 
@@ -162,7 +169,3 @@ class KnownForRoom:
     def _have_failed(self, claims: Mapping[str, FailedClaim]) -> None:
         self.failed_claims = dict(list(claims.items())[-MOST_CLAIMS:])
         self._changed()
-
-
-def _ignore(_: str) -> None:
-    return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import random
 import uuid
 from typing import Any
@@ -10,10 +11,17 @@ from kube.client.clock import Clock
 from simulator.apiserver import budgets, pods
 from simulator.apiserver.admission import Admission, Attributes
 from simulator.apiserver.calls import Call
-from simulator.apiserver.pods import admitted, check_runtime_class
+from simulator.apiserver.pods import admitted, with_runtime_class
 from simulator.apiserver.refusals import already_exists, bad_request, forbidden, internal, invalid, not_found
 from simulator.apiserver.store import Store
-from simulator.apiserver.types import NAMESPACES, POD_DISRUPTION_BUDGETS, PODS, PRIORITY_CLASSES, ResourceType
+from simulator.apiserver.types import (
+    NAMESPACES,
+    POD_DISRUPTION_BUDGETS,
+    PODS,
+    PRIORITY_CLASSES,
+    SECRETS,
+    ResourceType,
+)
 from simulator.apiserver.validation import (
     check_maps,
     check_micro_times,
@@ -57,7 +65,7 @@ class Creation:
         if attributes is not None:
             obj = await self._admission.mutate(obj, attributes)
         if kind is PODS:
-            check_runtime_class(obj, self._store)
+            obj = with_runtime_class(obj, self._store)
         obj = self._finished(call, obj)
         if attributes is not None:
             await self._admission.validate(obj, attributes)
@@ -78,6 +86,8 @@ class Creation:
             return pods.with_defaults(obj)
         if call.kind is NAMESPACES:
             return _with_namespace_defaults(obj)
+        if call.kind is SECRETS:
+            return _with_text(obj)
         if call.kind is PRIORITY_CLASSES:
             obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
         if call.kind is POD_DISRUPTION_BUDGETS:
@@ -96,7 +106,7 @@ class Creation:
         elif namespace is None:
             raise not_found(NAMESPACES, call.namespace)
         elif "deletionTimestamp" in namespace.obj["metadata"]:
-            name = obj["metadata"].get("name", "")
+            name = obj["metadata"].get("name") or obj["metadata"].get("generateName", "")
             why = f"unable to create new content in namespace {call.namespace} because it is being terminated"
             refusal = forbidden(call.kind, name, why)
             cause = {
@@ -163,6 +173,14 @@ class Creation:
         if there is not None:
             raise already_exists(kind, name, being_deleted="deletionTimestamp" in there.obj["metadata"])
         return self._store.put(kind, key, obj)
+
+
+def _with_text(secret: Object) -> Object:
+    """A Secret with its ``stringData`` among its data, which it overrides."""
+    text = {
+        key: base64.b64encode(value.encode()).decode() for key, value in (secret.pop("stringData", None) or {}).items()
+    }
+    return {**secret, "data": {**(secret.get("data") or {}), **text}} if text else secret
 
 
 def _with_namespace_defaults(obj: Object) -> Object:

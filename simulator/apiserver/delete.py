@@ -33,6 +33,7 @@ from simulator.apiserver.store import Store, Table
 from simulator.apiserver.types import NAMESPACES, PODS, Registry, ResourceType
 from simulator.apiserver.watchlog import Change, Stored
 from wire.rfc3339 import rfc3339
+from wire.units import SECOND_NS
 
 Object = dict[str, Any]
 
@@ -110,7 +111,7 @@ def _pod_step(pod: Object, options: DeleteOptions, now_ns: int) -> Step:
     asked = None if options.grace_s is None else (options.grace_s if options.grace_s >= 0 else 1)
     if "deletionTimestamp" not in meta:
         grace_s = _first_grace(pod, asked)
-        deadline = rfc3339(now_ns + grace_s * 1_000_000_000)
+        deadline = rfc3339(now_ns + grace_s * SECOND_NS)
         return Step(update=_marked(pod, grace_s=grace_s, at=deadline), remove=grace_s == 0 and not held)
     current = meta["deletionGracePeriodSeconds"]
     if current == 0:
@@ -129,7 +130,7 @@ def _first_grace(pod: Object, asked: int | None) -> int:
 
 def _shortened(pod: Object, asked: int, now_ns: int, *, held: bool) -> Step:
     meta = pod["metadata"]
-    at_ns = _parse_ns(meta["deletionTimestamp"]) + (asked - meta["deletionGracePeriodSeconds"]) * 1_000_000_000
+    at_ns = _parse_ns(meta["deletionTimestamp"]) + (asked - meta["deletionGracePeriodSeconds"]) * SECOND_NS
     if at_ns < now_ns:
         # The whole shorter grace is over already; watchers get one more second, unless none was asked for.
         at_ns, asked = now_ns, min(asked, 1)
@@ -145,7 +146,7 @@ def _marked(obj: Object, *, grace_s: int, at: str) -> Object:
 
 
 def _parse_ns(timestamp: str) -> int:
-    return int(datetime.datetime.fromisoformat(timestamp).timestamp()) * 1_000_000_000
+    return int(datetime.datetime.fromisoformat(timestamp).timestamp()) * SECOND_NS
 
 
 def is_finished(meta: Object) -> bool:
@@ -165,6 +166,8 @@ class Collector:
         self._clock = clock
         self._delay_s = delay_s
         self._alive: dict[str, None] = {}
+        #: UIDs of owners that were deleted, of kinds of which others need not be there.
+        self._deleted: set[str] = set()
         self._dependents: dict[str, dict[_Place, None]] = {}
         store.listen(self._follow)
 
@@ -216,6 +219,8 @@ class Collector:
 
     def _after_deletion(self, kind: ResourceType, meta: Object) -> None:
         self._alive.pop(meta["uid"], None)
+        if kind.may_be_named_only:
+            self._deleted.add(meta["uid"])
         for place in self._dependents.pop(meta["uid"], {}):
             self._later(self._collect, place)
         namespace = meta.get("namespace")
@@ -227,7 +232,8 @@ class Collector:
 
     def _exists(self, owner: Object) -> bool:
         known = self._registry.by_kind(owner.get("apiVersion", ""), owner.get("kind", ""))
-        return known is None or owner.get("uid") in self._alive
+        uid = owner.get("uid")
+        return known is None or uid in self._alive or (known.may_be_named_only and uid not in self._deleted)
 
     def _collect(self, place: _Place) -> None:
         stored = self._store.get(*place)

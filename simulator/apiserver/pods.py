@@ -14,13 +14,15 @@ What a pod passes on its way in: the plugins Priority, ServiceAccount, RuntimeCl
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from simulator.apiserver.refusals import Refusal, bad_request, conflict, forbidden, internal, invalid
-from simulator.apiserver.store import Store
 from simulator.apiserver.types import PODS, PRIORITY_CLASSES, RUNTIME_CLASSES, SERVICE_ACCOUNTS
-from simulator.apiserver.validation import name_problem
+from simulator.apiserver.validation import check_maps, name_problem
 from wire import quantity
+
+if TYPE_CHECKING:
+    from simulator.apiserver.store import Store
 
 Object = dict[str, Any]
 
@@ -143,6 +145,21 @@ def _qos_class(spec: Object) -> str:
         if whole
     )
     return "Guaranteed" if whole and equal else "Burstable"
+
+
+def refusal_of_template(template: Object) -> tuple[str, str] | None:
+    """Return the field of a pod template for which its pods are refused, and why; None if they are not.
+
+    ``template`` is known to decode as wire.core.Pod.
+    """
+    meta = {**(template.get("metadata") or {}), "name": "pod", "ownerReferences": None}
+    try:
+        check_maps(PODS, meta)
+        check_new(with_defaults({**template, "metadata": meta}))
+    except Refusal as refusal:
+        cause = (refusal.details or {}).get("causes", [{"field": "", "message": refusal.message}])[0]
+        return cause["field"], cause["message"]
+    return None
 
 
 def check_new(pod: Object) -> None:
@@ -305,15 +322,33 @@ def admitted(pod: Object, store: Store, namespace: str) -> Object:
     return with_default_tolerations(_with_priority(pod, store))
 
 
-def check_runtime_class(pod: Object, store: Store) -> None:
-    """Refuse (403) a pod whose RuntimeClass is not there; asked after the webhooks, which may have set it."""
-    wanted = pod["spec"].get("runtimeClassName")
-    if wanted and store.get(RUNTIME_CLASSES, wanted) is None:
+def with_runtime_class(pod: Object, store: Store) -> Object:
+    """Return the pod with what its RuntimeClass says; asked after the webhooks, which may have set it.
+
+    Raises Refusal (403) if the class is absent, or says something else than the pod.
+    """
+    spec = pod["spec"]
+    wanted = spec.get("runtimeClassName")
+    if not wanted:
+        return pod
+    found = store.get(RUNTIME_CLASSES, wanted)
+    if found is None:
         raise forbidden(PODS, _name(pod), f'pod rejected: RuntimeClass "{wanted}" not found')
+    overhead = (found.obj.get("overhead") or {}).get("podFixed")
+    if overhead and spec.get("overhead") not in (None, overhead):
+        raise forbidden(PODS, _name(pod), "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
+    scheduling = found.obj.get("scheduling") or {}
+    selector = {**(scheduling.get("nodeSelector") or {}), **(spec.get("nodeSelector") or {})}
+    if any(selector[key] != value for key, value in (scheduling.get("nodeSelector") or {}).items()):
+        raise forbidden(PODS, _name(pod), "conflict: runtimeClass.scheduling.nodeSelector conflicts with the pod's")
+    tolerations = [*(spec.get("tolerations") or ()), *(scheduling.get("tolerations") or ())]
+    added = {"overhead": overhead, "nodeSelector": selector, "tolerations": tolerations}
+    return {**pod, "spec": {**spec, **{field: value for field, value in added.items() if value}}}
 
 
 def _name(pod: Object) -> str:
-    return str(pod["metadata"].get("name") or "")
+    """The name as a refusal has it: of one that is generated later, its beginning."""
+    return str(pod["metadata"].get("name") or pod["metadata"].get("generateName") or "")
 
 
 def _check_service_account(pod: Object, store: Store, namespace: str) -> None:

@@ -29,17 +29,18 @@ from simulator.apiserver.admission import Admission, Webhook
 from simulator.apiserver.calls import AuditEntry, Call, Router, WriteRecord
 from simulator.apiserver.create import Creation, attributes_of
 from simulator.apiserver.delete import Collector, Removing
+from simulator.apiserver.fault_responses import HEADERS, refusal_response
 from simulator.apiserver.faults import Faults
 from simulator.apiserver.get import Reading, list_body, selector_of
 from simulator.apiserver.refusals import Refusal, bad_request, not_found, not_implemented
 from simulator.apiserver.store import Store
-from simulator.apiserver.struck import HEADERS, refusal_response
 from simulator.apiserver.transport import MemoryTransport
 from simulator.apiserver.types import BUILT_IN, KAI, PODS, PRIORITY_CLASSES, Registry, ResourceType
 from simulator.apiserver.update import Changing
 from simulator.apiserver.watch import Watching, WatchStream
 from simulator.apiserver.watchlog import Change, Stored
 from wire.rfc3339 import rfc3339
+from wire.units import SECOND_NS
 
 _SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 _CREATED = msgspec.json.encode({**_SUCCESS, "code": 201})
@@ -225,7 +226,7 @@ class MemoryApiServer:
 
     def date(self) -> str:
         """Return the time as the Date of answers."""
-        now_s = self._clock.now_ns() // 1_000_000_000
+        now_s = self._clock.now_ns() // SECOND_NS
         if self._date[0] != now_s:
             self._date = (now_s, email.utils.formatdate(now_s, usegmt=True))
         return self._date[1]

@@ -11,11 +11,11 @@ import anyio.lowlevel
 import msgspec
 
 from kube.client.errors import Timeout, Unreachable
-from kube.client.transport import LINE_BYTES, OBJECT_BYTES, Response, check_path, deadline, too_large, whole
+from kube.client.transport import JSON, LINE_BYTES, OBJECT_BYTES, Response, check_path, deadline, too_large, whole
 from simulator.apiserver.calls import Call
+from simulator.apiserver.fault_responses import HEADERS, come_through, injected_refusal, refusal_response
 from simulator.apiserver.faults import End, Fault, Faults
 from simulator.apiserver.refusals import Refusal
-from simulator.apiserver.struck import HEADERS, come_through, injected_refusal, refusal_response
 from simulator.apiserver.watch import WatchStream
 
 #: An open watch, and its lines as they reach the client.
@@ -105,10 +105,15 @@ class MemoryTransport:
         query: Mapping[str, str],
         body: bytes | None = None,
         content_type: str = "application/json",
+        accept: str = JSON,
         timeout_s: float,
         most_bytes: int = OBJECT_BYTES,
     ) -> Response:
-        """Send one request. Raises kube.client.errors.Timeout, and Unreachable where a fault breaks the connection."""
+        """Send one request. Raises kube.client.errors.Timeout, and Unreachable where a fault breaks the connection.
+
+        Objects are answered whole, also where metadata is accepted: who asks for that reads nothing else.
+        """
+        del accept
         check_path(path)
         try:
             with deadline(timeout_s, f"{method} {path}"):
@@ -192,9 +197,10 @@ class MemoryTransport:
 
     @asynccontextmanager
     async def stream(
-        self, path: str, *, query: Mapping[str, str], timeout_s: float
+        self, path: str, *, query: Mapping[str, str], accept: str = JSON, timeout_s: float
     ) -> AsyncIterator[tuple[Response, AsyncIterator[bytes]]]:
         """Open a watch. Raises kube.client.errors.Timeout, and Unreachable where a fault breaks the connection."""
+        del accept
         check_path(path)
         opened = await self._opened(path, query, timeout_s)
         if isinstance(opened, Response):

@@ -30,6 +30,8 @@ class ResourceType(msgspec.Struct, frozen=True, kw_only=True):
     create_on_update: bool = False
     #: Names are DNS labels (63, no dots) instead of subdomains (253).
     label_names: bool = False
+    #: Its controllers are not simulated: pods may have an owner of this kind that was never there, and stay.
+    may_be_named_only: bool = False
     #: Further fields that a fieldSelector may name.
     fields: tuple[str, ...] = ()
     #: JSON members that Go writes for an object of this type that has nothing but metadata: a bookmark.
@@ -231,6 +233,27 @@ VOLUME_ATTACHMENTS = ResourceType(
     has_status=True,
     blank=b'"spec":{"attacher":"","source":{},"nodeName":""},"status":{"attached":false}',
 )
+DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS = (
+    ResourceType(
+        group="apps",
+        version="v1",
+        plural=f"{kind.lower()}s",
+        kind=kind,
+        has_status=True,
+        has_generation=True,
+        may_be_named_only=True,
+        blank=blank,
+    )
+    for kind, blank in (
+        ("Deployment", b'"spec":{"selector":null,"template":{"spec":{"containers":null}},"strategy":{}},"status":{}'),
+        ("ReplicaSet", b'"spec":{"selector":null,"template":{"spec":{"containers":null}}},"status":{"replicas":0}'),
+        (
+            "StatefulSet",
+            b'"spec":{"selector":null,"template":{"spec":{"containers":null}},"serviceName":"","updateStrategy":{}},'
+            b'"status":{"replicas":0,"availableReplicas":0}',
+        ),
+    )
+)
 JOBS = ResourceType(
     group="batch",
     version="v1",
@@ -289,6 +312,9 @@ BUILT_IN = (
     RESOURCE_SLICES,
     DEVICE_CLASSES,
     VOLUME_ATTACHMENTS,
+    DEPLOYMENTS,
+    REPLICA_SETS,
+    STATEFUL_SETS,
     JOBS,
     POD_DISRUPTION_BUDGETS,
     LEASES,

@@ -10,11 +10,11 @@ import msgspec
 
 from kube.client.errors import Unreachable
 from simulator.apiserver.calls import Call
+from simulator.apiserver.fault_responses import expired_line
 from simulator.apiserver.faults import Faults
 from simulator.apiserver.get import parse_rv, selector_of
 from simulator.apiserver.refusals import bad_request
 from simulator.apiserver.store import Store
-from simulator.apiserver.struck import expired_line
 from simulator.apiserver.types import ResourceType
 from simulator.apiserver.watchlog import Watcher, event_line
 

@@ -2,19 +2,20 @@
 
 Each node pool that has a scheduler is judged by its own nodes and pods.
 
-Nodes that are kept for groups that have waited too long (berths), as pods say it of themselves: L3, L1 and L6.
+Nodes that are kept for groups that have waited too long (node reserves), as pods say it of themselves: L3, L1 and L6.
 
-Holders say on which nodes their places are being freed, and pods that are kept off say for which holder. Nothing else
-is known of berths outside of the scheduler, so this is what is judged (docs/queues.md, Large jobs):
+Owners say on which nodes their places are being freed, and pods that are kept off say for which owner. Nothing else
+is known of node reserves outside of the scheduler, so this is what is judged (docs/queues.md, Large jobs):
 
-- a queue has one berth, of nodes that are there, and nobody waits for a holder that does not say it is one (L3);
-- a pod that fits on nodes of a berth waits only if that may keep it off: not one that stays within its queue's quotas,
-  nor one of the holder's queue that is more urgent (L1);
-- a holder of which all nodes are empty has its place (L6).
+- a queue has one node reserve, of nodes that are there, and nobody waits for an owner that does not say it is one (L3);
+- a pod that fits on nodes of a node reserve waits only if that may keep it off: not one that stays within its queue's
+quotas,
+  nor one of the owner's queue that is more urgent (L1);
+- an owner of which all nodes are empty has its place (L6).
 
-Each scheduler keeps berths of its own. So where node pools have schedulers each, each pool is judged by its own pods
-and nodes (pools.py). Where several decide on one pool at once, a queue may have one of each, and a holder may say what
-another scheduler decided: neither is judged then.
+Each scheduler keeps node reserves of its own. So where node pools have schedulers each, each pool is judged by its own
+pods and nodes (pools.py). Where several decide on one pool at once, a queue may have one of each, and an owner may say
+what another scheduler decided: neither is judged then.
 """
 
 from __future__ import annotations
@@ -33,20 +34,20 @@ from simulator.checks.messages import Asking, Scene
 from simulator.checks.pools import Pools
 from simulator.checks.violations import Findings
 
-_HOLDER: Final = re.compile(
-    r"(?P<holder>\S+) has waited since \S+, so its place is being freed on (?P<nodes>.+?)(?: and (?P<more>\d+) more)?"
+_OWNER: Final = re.compile(
+    r"(?P<owner>\S+) has waited since \S+, so its place is being freed on (?P<nodes>.+?)(?: and (?P<more>\d+) more)?"
     r"\. It starts when enough of the pods there have ended"
 )
 _KEPT_FOR: Final = re.compile(
-    r"node\(s\) are kept for (?:another group of queue (?P<queue>\S+)|(?P<holder>\S+)), which has waited since "
+    r"node\(s\) are kept for (?:another group of queue (?P<queue>\S+)|(?P<owner>\S+)), which has waited since "
 )
 
 
 @dataclass(slots=True)
-class Berth:
-    """Of ``holder`` (namespace and name), in a queue. ``pods``: those of it that wait; ``nodes``: as far as told."""
+class NodeReserve:
+    """Of ``owner`` (namespace and name), in a queue. ``pods``: those of it that wait; ``nodes``: as far as told."""
 
-    holder: str
+    owner: str
     queue: str
     nodes: frozenset[str]
     is_told_whole: bool
@@ -59,7 +60,7 @@ class Berth:
 
 
 @dataclass(slots=True)
-class Berths:
+class NodeReserves:
     """Of one cluster, or node pool, at rest, with ``nodes``.
 
     ``queue_of``: a pod's queue; ``is_short``: whether that is within its quotas with a pod, or with its gang.
@@ -70,7 +71,7 @@ class Berths:
     is_short: Callable[[PodFacts], bool]
     nodes: Collection[str]
     several_decide: bool = False
-    of: dict[str, Berth] = field(default_factory=dict)
+    of: dict[str, NodeReserve] = field(default_factory=dict)
 
     def take(self, waiting: Iterable[PodFacts]) -> None:
         """Take what pods say that wait."""
@@ -78,55 +79,55 @@ class Berths:
             if (found := _told(pod)) is None:
                 continue
             nodes = frozenset(found["nodes"].split(", "))
-            berth = Berth(found["holder"], self.queue_of(pod), nodes, found["more"] is None)
-            self.of.setdefault(berth.holder, berth).pods.append(pod)
+            reserve = NodeReserve(found["owner"], self.queue_of(pod), nodes, found["more"] is None)
+            self.of.setdefault(reserve.owner, reserve).pods.append(pod)
 
     def kept_from(self, pod: PodFacts) -> Collection[str]:
-        """Nodes that berths may keep from a pod: all, where one does not name all of its nodes."""
-        against = [berth for berth in self.of.values() if self._is_against(berth, pod)]
-        if any(not berth.is_told_whole for berth in against):
+        """Nodes that node reserves may keep from a pod: all, where one does not name all of its nodes."""
+        against = [reserve for reserve in self.of.values() if self._is_against(reserve, pod)]
+        if any(not reserve.is_told_whole for reserve in against):
             return self.nodes
-        return {name for berth in against for name in berth.nodes}
+        return {name for reserve in against for name in reserve.nodes}
 
-    def _is_against(self, berth: Berth, pod: PodFacts) -> bool:
-        if berth.holder == holder_of(pod):
+    def _is_against(self, reserve: NodeReserve, pod: PodFacts) -> bool:
+        if reserve.owner == owner_of(pod):
             return False
-        if berth.queue == self.queue_of(pod):
-            return _priority(pod) <= berth.priority
+        if reserve.queue == self.queue_of(pod):
+            return _priority(pod) <= reserve.priority
         return not self.is_short(pod)
 
     # --- what is judged ----------------------------------------------------------------------------------------------
     def untrue(self, pod: PodFacts) -> Iterator[str]:
-        """Yield what a waiting pod says of berths that is not so (L3)."""
+        """Yield what a waiting pod says of node reserves that is not so (L3)."""
         if (found := _told(pod)) is not None:
-            if found["holder"] not in {holder_of(pod), pod.key}:
-                yield f"it says that nodes are kept for it as {found['holder']}, and it is {holder_of(pod)}"
+            if found["owner"] not in {owner_of(pod), pod.key}:
+                yield f"it says that nodes are kept for it as {found['owner']}, and it is {owner_of(pod)}"
             if missing := set(found["nodes"].split(", ")) - set(self.nodes):
                 yield f"it says that {', '.join(sorted(missing))} are being freed, and there are no such nodes"
             others = [each for each in self.of.values() if each.queue == self.queue_of(pod)]
             if len(others) > 1 and not self.several_decide:
-                yield f"queue {self.queue_of(pod)} has berths for {', '.join(sorted(each.holder for each in others))}"
+                yield f"queue {self.queue_of(pod)} has reserves for {', '.join(sorted(each.owner for each in others))}"
         text = pod.verdict.message if pod.verdict else ""
         if (kept := _KEPT_FOR.search(text)) and not self.several_decide:
-            if kept["holder"] and kept["holder"] not in self.of:
-                yield f"it says that nodes are kept for {kept['holder']}, which does not say so"
-            if kept["queue"] and kept["queue"] not in {berth.queue for berth in self.of.values()}:
+            if kept["owner"] and kept["owner"] not in self.of:
+                yield f"it says that nodes are kept for {kept['owner']}, which does not say so"
+            if kept["queue"] and kept["queue"] not in {reserve.queue for reserve in self.of.values()}:
                 yield f"it says that nodes are kept for a group of queue {kept['queue']}, of which none says so"
 
     def drained(self, used: Collection[str]) -> Iterator[str]:
-        """Yield holders of which all nodes are empty. ``used``: nodes on which there are pods."""
-        for berth in self.of.values():
-            if berth.is_told_whole and berth.nodes.isdisjoint(used) and berth.nodes <= set(self.nodes):
-                yield f"{berth.holder} waits for {', '.join(sorted(berth.nodes))}, where nothing is left"
+        """Yield owners of which all nodes are empty. ``used``: nodes on which there are pods."""
+        for reserve in self.of.values():
+            if reserve.is_told_whole and reserve.nodes.isdisjoint(used) and reserve.nodes <= set(self.nodes):
+                yield f"{reserve.owner} waits for {', '.join(sorted(reserve.nodes))}, where nothing is left"
 
 
-def holder_of(pod: PodFacts) -> str:
-    """As whom a pod would have a berth: its PodGroup, or itself."""
+def owner_of(pod: PodFacts) -> str:
+    """As whom a pod would have a node reserve: its PodGroup, or itself."""
     return f"{pod.namespace}/{pod.pod_group}" if pod.pod_group else pod.key
 
 
 def _told(pod: PodFacts) -> re.Match[str] | None:
-    return _HOLDER.fullmatch(pod.verdict.message) if pod.verdict else None
+    return _OWNER.fullmatch(pod.verdict.message) if pod.verdict else None
 
 
 def _priority(pod: PodFacts) -> int:
@@ -165,13 +166,13 @@ class AtRest:
         return {pod.uid: f"pod {pod.key} waits, and {where}" for pod, where in free}
 
     def kept_from(self, scene: Scene) -> Callable[[PodFacts], Collection[str]]:
-        """Return what gives the nodes from which a waiting pod is kept, by berths of its pool or by other pods."""
-        berths: dict[str, Berths] = {}
+        """Return a function: the nodes from which a waiting pod is kept, by node reserves of its pool or other pods."""
+        reserves: dict[str, NodeReserves] = {}
         for part, waiting in self.pools.parts(scene, self.waiting()):
-            berths.update(dict.fromkeys((pod.uid for pod in waiting), self._berths(part, waiting)))
+            reserves.update(dict.fromkeys((pod.uid for pod in waiting), self._reserves(part, waiting)))
 
         def kept_from(pod: PodFacts) -> Collection[str]:
-            kept = berths[pod.uid].kept_from(pod) if pod.uid in berths else ()
+            kept = reserves[pod.uid].kept_from(pod) if pod.uid in reserves else ()
             return scene.apart.kept_from(pod).union(kept)
 
         return kept_from
@@ -179,27 +180,27 @@ class AtRest:
     def judge(self, scene: Scene, used: Collection[str], at_s: float) -> None:
         """Judge what pods say that wait (L3, S11), and for whom nodes are kept (L6). ``used``: nodes that have pods."""
         for part, waiting in self.pools.parts(scene, self.waiting()):
-            berths = self._berths(part, waiting)
-            for text in berths.drained(used):
+            reserves = self._reserves(part, waiting)
+            for text in reserves.drained(used):
                 self.findings.add("L6", at_s, text)
             for pod in waiting:
                 if pod.is_gated:
                     continue
-                for text in (*messages.untrue(pod, part), *self.limits.untrue(pod), *berths.untrue(pod)):
+                for text in (*messages.untrue(pod, part), *self.limits.untrue(pod), *reserves.untrue(pod)):
                     self.findings.add("L3", at_s, f"pod {pod.key}: {text}")
                 self.asking.waits(pod, at_s)
         self.findings.judged.add("L3")
 
-    def _berths(self, part: Scene, waiting: Iterable[PodFacts]) -> Berths:
+    def _reserves(self, part: Scene, waiting: Iterable[PodFacts]) -> NodeReserves:
         """Nodes of a pool that are kept for groups that have waited too long, as its pods say it."""
 
         def is_short(pod: PodFacts) -> bool:
             missing = _missing(pod, part)
             return missing is not None and self.limits.is_short(pod, missing=missing)
 
-        berths = Berths(self.limits.queue_of, is_short, part.nodes, several_decide=self.several_decide)
-        berths.take(waiting)
-        return berths
+        reserves = NodeReserves(self.limits.queue_of, is_short, part.nodes, several_decide=self.several_decide)
+        reserves.take(waiting)
+        return reserves
 
     def _may_hold(self, pod: PodFacts, scene: Scene) -> bool:
         missing = _missing(pod, scene)

@@ -119,12 +119,12 @@ CONFIG_MAPS: Final = "configmaps"
 NODES: Final = "nodes"
 QUEUES: Final = "queues"
 #: ConfigMaps of the scheduler's namespace: the record of nominations is one of them.
-ROOM: Final = "room"
+NOMINATIONS: Final = "nominations"
 BUDGETS: Final = "poddisruptionbudgets"
 #: Kinds of which the checker wants to see every version, all over the cluster.
 WATCHED: Final = (NODES, PODS, POD_GROUPS, BIND_REQUESTS, QUEUES)
 #: Those and what else it wants to see every version of.
-SHOWN: Final = (*WATCHED, ROOM, BUDGETS)
+SHOWN: Final = (*WATCHED, NOMINATIONS, BUDGETS)
 ADDED: Final = "ADDED"
 DELETED: Final = "DELETED"
 
@@ -176,6 +176,8 @@ class Checker:
         self._slices = SliceUse(self.findings, self.live)
         self._recount = Recount(self.live, self._on_node, self._nodes)
         self._requests: set[str] = set()
+        #: ConfigMaps that are there, by namespace and name, as far as they were seen.
+        self.config_maps: set[tuple[str, str]] = set()
         self._keeping = Keeping(self.findings, self.writes, self._cards, self.live, self._on_node)
         #: Room that is made: S7 and S13 of evictions for others, S14, L6.
         self.nominations = Nominations(
@@ -197,9 +199,9 @@ class Checker:
 
     # --- the two streams ---------------------------------------------------------------------------------------------
 
-    def witnessed(self, record: Record) -> None:
+    def recorded(self, record: Record) -> None:
         """Take what happened on a machine."""
-        self._slices.witnessed(record)
+        self._slices.recorded(record)
         self._records.append(record)
         self._judge_records()
 
@@ -227,7 +229,7 @@ class Checker:
             _keep(self._requests, raw["metadata"]["uid"], is_there=event != DELETED)
         elif kind == BUDGETS:
             self.nominations.budget(raw, at_s, is_gone=event == DELETED)
-        elif kind == ROOM:
+        elif kind == NOMINATIONS:
             self.nominations.record(raw, at_s, is_gone=event == DELETED)
         else:
             self._node(raw, is_gone=event == DELETED, at_s=at_s)
@@ -291,6 +293,7 @@ class Checker:
             minimums=self._gangs.minimums,
             apart=Apart.of(self.live.values()),
             by_claims=frozenset(self.claims.records.extended.values()),
+            config_maps=self.config_maps,
         )
 
     def fitting(self, scene: Scene) -> dict[str, str]:
@@ -298,7 +301,7 @@ class Checker:
         return self._at_rest.fitting(scene, self._gangs.uncounted)
 
     def kept_from(self, scene: Scene) -> Callable[[PodFacts], Collection[str]]:
-        """Return what gives the nodes from which a waiting pod is kept, by berths of its pool or by other pods."""
+        """Return a function: the nodes from which a waiting pod is kept, by node reserves of its pool or other pods."""
         return self._at_rest.kept_from(scene)
 
     def _card_mib(self, pod: PodFacts, pool: str) -> int:

@@ -244,7 +244,7 @@ class ClaimRecords:
     claims: dict[Key, ClaimFacts] = field(default_factory=dict)
     volume_claims: dict[Key, VolumeClaimFacts] = field(default_factory=dict)
     slices: dict[str, SliceFacts] = field(default_factory=dict)
-    #: DeviceClasses (names) without selectors, and StorageClasses that make volumes.
+    #: DeviceClasses (names) without selectors, and StorageClasses that make a volume once a pod has a node.
     plain_classes: set[str] = field(default_factory=set)
     provisioning: set[str] = field(default_factory=set)
     #: DeviceClass -> the extended resource for which it stands.
@@ -337,7 +337,8 @@ class ClaimRecords:
             self.volume_claims[key] = volume_claim(raw)
 
     def _storage_class(self, raw: Json, *, is_gone: bool) -> None:
-        makes = not is_gone and raw.get("provisioner") != _NO_PROVISIONER
+        waits = raw.get("volumeBindingMode") == "WaitForFirstConsumer"
+        makes = not is_gone and waits and raw.get("provisioner") != _NO_PROVISIONER
         (self.provisioning.add if makes else self.provisioning.discard)(raw["metadata"]["name"])
 
     def current_on(self, node: str) -> list[SliceFacts]:

@@ -24,7 +24,7 @@ import msgspec
 
 from simulator.checks.facts import Json, PodFacts
 from simulator.checks.limits import Limits
-from simulator.checks.nominations import ON_ITS_WAY_S, SETTLED_S, Moment, Record, Standing
+from simulator.checks.nominations import ON_ITS_WAY_S, SETTLED_S, Moment, OpenNomination, Record
 from simulator.checks.violations import Findings
 from wire import names
 
@@ -179,7 +179,7 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
 class Bounds:
     """What one pod may cost in WINDOW_S (L2).
 
-    A failed attempt waits 1 s, 2 s, 4 s... (scheduler/core/assumed/backoff.py), a condition is written once in 5 s;
+    A failed attempt waits 1 s, 2 s, 4 s... (scheduler/core/assumed/attempts.py), a condition is written once in 5 s;
     each may have to be sent again where answers are lost, and two leaders may do it by mistake. A loop without a pause
     makes hundreds.
     """
@@ -292,7 +292,7 @@ class ForOthers:
     limits: Limits
     budgets: Budgets
     find: Callable[[str, str], PodFacts | None]
-    was_for: Callable[[Standing], None]
+    was_for: Callable[[OpenNomination], None]
     _open: deque[_Eviction] = field(default_factory=deque)
     #: Group -> when its pods were evicted, and for which nomination.
     _counts: dict[str, dict[tuple[str, str], float]] = field(default_factory=dict)
@@ -337,11 +337,11 @@ class ForOthers:
             )
             self.findings.add("S7", one.when.at_s, text)
             return
-        if not any(self._has_holder(each, one.when) for each in naming):
-            told = f"pod {one.key} was evicted for {self._holders(naming[0])}, gone or placed by then"
+        if not any(self._has_nominee(each, one.when) for each in naming):
+            told = f"pod {one.key} was evicted for {self._nominees(naming[0])}, gone or placed by then"
             self.findings.add("S13", one.when.at_s, told)
         if one.pool is not None and all(each.nomination.pool != one.pool for each in naming):
-            told = f"pod {one.key} was evicted for {self._holders(naming[0])}, of another node pool"
+            told = f"pod {one.key} was evicted for {self._nominees(naming[0])}, of another node pool"
             self.findings.add("S7", one.when.at_s, told)
         self._count(one, naming[-1].nomination.key)
         self.was_for(naming[-1])
@@ -349,12 +349,12 @@ class ForOthers:
     def _is_same(self, uid: str, key: str, one: _Eviction) -> bool:
         return uid == one.pod.uid if one.pod is not None else key == one.key
 
-    def _has_holder(self, each: Standing, when: Moment) -> bool:
+    def _has_nominee(self, each: OpenNomination, when: Moment) -> bool:
         late_s = self._late_s(when.at_s)
-        return any(self.record.waited(uid, when, late_s=late_s) for uid in each.nomination.holders)
+        return any(self.record.waited(uid, when, late_s=late_s) for uid in each.nomination.nominees)
 
-    def _holders(self, each: Standing) -> str:
-        return ", ".join(sorted(map(self.record.key, each.nomination.holders)))
+    def _nominees(self, each: OpenNomination) -> str:
+        return ", ".join(sorted(map(self.record.key, each.nomination.nominees)))
 
     def _count(self, one: _Eviction, nomination: tuple[str, str]) -> None:
         group = _group(one)
@@ -371,10 +371,10 @@ class ForOthers:
         """L6, as far as it shows at rest: every nomination has come to its end."""
         self.findings.judged.add("L6")
         now = Moment(0, at_s)
-        for each in self.record.standing:
+        for each in self.record.open:
             lasted_s = at_s - each.since.at_s
-            who = f"the nomination for {self._holders(each)}"
-            is_waited_for = any(self.record.waited(uid, now) for uid in each.nomination.holders)
+            who = f"the nomination for {self._nominees(each)}"
+            is_waited_for = any(self.record.waited(uid, now) for uid in each.nomination.nominees)
             if not is_waited_for and lasted_s > _SWEPT_S:
                 self.findings.add("L6", at_s, f"{who} is on record, and nobody of them waits")
             elif lasted_s > _ENDED_S:

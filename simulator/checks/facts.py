@@ -20,7 +20,6 @@ from wire import names
 Json = Mapping[str, Any]
 
 _SHARE_NAMES: Final = (names.GPU_FRACTION, names.GPU_MEMORY)
-_ENDED: Final = ("Succeeded", "Failed")
 _ASKS: Final = (
     *_SHARE_NAMES,
     names.GPU_FRACTION_NUM_DEVICES,
@@ -28,6 +27,9 @@ _ASKS: Final = (
 )
 #: NvFractions' way to ask for a share, beside which KAI's number of devices and container's name count (F5).
 _SHARE_OF_CONTAINER: Final = re.compile(r"nvidia\.com/container\..+\.gpu-memory\.(request|limit)")
+#: What only the names of ConfigMaps have that hand devices to a container (kai-contract 1.5).
+_HANDOVER: Final = "-shared-gpu-"
+_MISSING: Final = re.compile(r"Missing required configmaps: \[(?P<names>[^\]]+)\].*", re.DOTALL)
 _DECIMAL: Final = re.compile(r"[+-]?([0-9]{1,20}(\.[0-9]{0,40})?|\.[0-9]{1,40})([eE][+-]?[0-9]{1,3})?")
 
 
@@ -118,7 +120,7 @@ class PodFacts:
     @property
     def has_ended(self) -> bool:
         """Whether the API server shows it as ended."""
-        return self.phase in _ENDED
+        return self.phase in names.ENDED_PHASES
 
     @property
     def groups(self) -> frozenset[str]:
@@ -228,11 +230,16 @@ class PodFacts:
 
     @property
     def lacks_config(self) -> bool:
-        """Whether a container waits for a ConfigMap or a Secret."""
+        """Whether a container waits for a ConfigMap or a Secret that its user owes it.
+
+        Of a pod with a share, the ConfigMaps that hand over its devices are ours to make.
+        """
         status = self.raw.get("status") or {}
         statuses = (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
         waiting = [(each.get("state") or {}).get("waiting") or {} for each in statuses]
-        return any(each.get("reason") == "CreateContainerConfigError" for each in waiting)
+        lacking = [each.get("message", "") for each in waiting if each.get("reason") == "CreateContainerConfigError"]
+        has_share = any(not ask.is_whole for ask in self.asks.values())
+        return any(not (has_share and _HANDOVER in message) for message in lacking)
 
     @property
     def ill(self) -> frozenset[str]:
@@ -285,7 +292,30 @@ def asks_other_gpus(spec: Json) -> bool:
 
 def is_handover(raw: Json) -> bool:
     """Whether a ConfigMap is one that hands devices to a container (kai-contract 1.5): ours, by its name."""
-    return "-shared-gpu-" in raw["metadata"]["name"]
+    return _HANDOVER in raw["metadata"]["name"]
+
+
+def missing_config_maps(pod: PodFacts) -> list[str]:
+    """ConfigMaps for which a pod says that it waits, and which its spec requires."""
+    found = _MISSING.fullmatch(pod.verdict.message) if pod.verdict else None
+    said = found["names"].split() if found else []
+    required = {*_config_maps(pod.raw["spec"])} if said else set()
+    return said if required.issuperset(said) else []
+
+
+def _config_maps(spec: Json) -> Iterator[str]:
+    """Names of ConfigMaps without which a container of a pod does not start."""
+    for volume in spec.get("volumes") or ():
+        sources = (volume, *((volume.get("projected") or {}).get("sources") or ()))
+        yield from (each["configMap"].get("name", "") for each in sources if _is_required(each.get("configMap")))
+    for container in _containers(spec):
+        whole = [each.get("configMapRef") for each in container.get("envFrom") or ()]
+        keys = [(each.get("valueFrom") or {}).get("configMapKeyRef") for each in container.get("env") or ()]
+        yield from (each.get("name", "") for each in (*whole, *keys) if _is_required(each))
+
+
+def _is_required(reference: Json | None) -> bool:
+    return reference is not None and not reference.get("optional")
 
 
 def _asks(spec: Json, annotations: Json) -> Iterator[tuple[str, Ask]]:

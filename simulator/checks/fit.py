@@ -297,6 +297,8 @@ _CONSTRAINTS: Final = ("nodeSelector", "affinity", "topologySpreadConstraints", 
 _COUNTED: Final = frozenset({"cpu", "memory", "ephemeral-storage", names.GPU_RESOURCE, names.GPU_SHARE_RESOURCE})
 #: Sources of volumes whose place is a claim's.
 _CLAIMS: Final = frozenset({"persistentVolumeClaim", "ephemeral"})
+#: The most labels of a pod that is scheduled, and the most bytes of their keys and values.
+_MOST_LABELS, _MOST_LABEL_BYTES = 256, 16_384
 #: Parts of labels and annotations by which pods ask to be started together, in the words of any system.
 _TOGETHER: Final = (
     *("pod-group", "podgroup", "podgang", "group-name", "group-min", "gang.scheduling", "task-group", "spark-app"),
@@ -456,16 +458,22 @@ def is_judged(pod: PodFacts, *, with_claims: bool = False, also: frozenset[str] 
     has_other_gpus = facts.asks_other_gpus(spec) if with_claims else pod.has_other_gpus
     asks_others = has_other_gpus or pod.asks_slices or not _COUNTED.union(also).issuperset(_resources(spec))
     mounts_claims = any(not _CLAIMS.isdisjoint(volume) for volume in spec.get("volumes") or ()) and not with_claims
-    has_ports = any(port.get("hostPort") for each in spec.get("containers") or () for port in each.get("ports") or ())
+    has_ports = any(port.get("hostPort") for each in _containers(spec) for port in each.get("ports") or ())
     counted = {*(["resourceClaims"] if with_claims else ()), *(["affinity"] if _keeps_apart_alone(pod) else ())}
     constraints = [each for each in _CONSTRAINTS if spec.get(each) and each not in counted]
     is_plain = not constraints and not asks_others and not mounts_claims
-    is_plain = is_plain and not has_ports
+    # That these ConfigMaps are absent is judged as L3.
+    is_plain = is_plain and not has_ports and not _needs_a_feature(spec) and not facts.missing_config_maps(pod)
     # Not counted here: what nodes enforce, and what a record asks, in several ways and of certain devices.
     insists = pod.annotations.get(names.REQUIRE_ENFORCEMENT) in {"true", "hard"}
     is_counted = not insists and names.GPU_RECORD not in pod.annotations
-    is_plain = is_plain and _starts_alone(pod)
+    is_plain = is_plain and _starts_alone(pod) and _has_few_labels(pod.labels)
     return is_plain and is_counted and not pod.is_gated and facts.problem(pod) is None and is_admitted(pod)
+
+
+def _has_few_labels(labels: Labels) -> bool:
+    """Whether a pod has no more labels than one that is scheduled may have: others wait (docs/security.md, M1)."""
+    return len(labels) <= _MOST_LABELS and sum(map(len, (*labels, *labels.values()))) <= _MOST_LABEL_BYTES
 
 
 def _keeps_apart_alone(pod: PodFacts) -> bool:
@@ -479,11 +487,22 @@ def resources_of(pod: PodFacts) -> frozenset[str]:
 
 
 def _resources(spec: Json) -> Iterator[str]:
-    """Yield the resources that containers ask for by name."""
-    for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
-        asked = container.get("resources") or {}
+    """Yield the resources that a pod and its containers ask for by name."""
+    yield from spec.get("overhead") or ()
+    for written in (spec, *_containers(spec)):
+        asked = written.get("resources") or {}
         yield from asked.get("requests") or ()
         yield from asked.get("limits") or ()
+
+
+def _containers(spec: Json) -> Iterator[Json]:
+    yield from spec.get("containers") or ()
+    yield from spec.get("initContainers") or ()
+
+
+def _needs_a_feature(spec: Json) -> bool:
+    """Whether a pod needs what not every kubelet can do (KEP-5328): which node can is not counted here."""
+    return spec.get("hostUsers") is False or any(each.get("restartPolicyRules") for each in _containers(spec))
 
 
 def _starts_alone(pod: PodFacts) -> bool:

@@ -33,8 +33,9 @@ NANO: Final = 10**9
 MILLI: Final = Fraction(1, 1000)
 MIB: Final = Fraction(2**20)
 _SUFFIXES: Final = {
-    "m": Fraction(1, 1000), "k": Fraction(10**3), "M": Fraction(10**6), "G": Fraction(10**9), "T": Fraction(10**12),
-    "Ki": Fraction(2**10), "Mi": Fraction(2**20), "Gi": Fraction(2**30), "Ti": Fraction(2**40),
+    "n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000),
+    **{suffix: Fraction(10**power) for suffix, power in zip("kMGTPE", range(3, 21, 3), strict=True)},
+    **{f"{suffix}i": Fraction(2**power) for suffix, power in zip("KMGTPE", range(10, 70, 10), strict=True)},
 }  # fmt: skip
 
 
@@ -153,7 +154,7 @@ def _count(use: NodeUse, pod: PodFacts) -> None:
     if pod.is_reservation:
         for group in pod.groups:
             use.kinds[group] = pod.resource
-            if pod.phase not in {"Succeeded", "Failed"}:
+            if pod.phase not in names.ENDED_PHASES:
                 use.reservations.setdefault(group, []).append(pod)
             for pod_uid, nano in book_nano(pod).items():
                 use.charge(group, pod_uid, nano)
@@ -230,25 +231,82 @@ def _book(text: str) -> Mapping[str, Mapping[str, Any]]:
 
 
 def demand(pod: PodFacts, resource: str, *, per: Fraction = Fraction(1)) -> int:
-    """What a pod takes of a resource, in units of ``per``, rounded up: its containers together, or one init one."""
+    """What a pod takes of a resource, in units of ``per``, rounded up.
+
+    Its containers and sidecars together, or an init container with the sidecars before it; what the pod asks as a whole
+    instead, and its overhead on top (KEP-753, KEP-2837). During a resize the largest of what is asked, allocated and in
+    force (KEP-1287).
+    """
     known = pod.demands.get((resource, per))
     if known is None:
-        known = pod.demands[resource, per] = _demand(pod.raw["spec"], resource, per)
+        found, unit = _demand(pod.raw, resource), _unit(resource)
+        known = pod.demands[resource, per] = found if unit == per else -(-found * unit // per)
     return known
 
 
-def _demand(spec: Json, resource: str, per: Fraction) -> int:
-    together = sum(_asked(container, resource) for container in spec.get("containers") or ())
-    before = max((_asked(container, resource) for container in spec.get("initContainers") or ()), default=Fraction(0))
-    return -(-max(Fraction(together), before) // per)
+def _demand(pod: Json, resource: str) -> int:
+    """What a pod takes, in the unit in which the resource is counted."""
+    spec, status = pod["spec"], pod.get("status") or {}
+    conditions = status.get("conditions") or ()
+    is_refused = any(c["type"] == "PodResizePending" and c.get("reason") == "Infeasible" for c in conditions)
+    given = {each.get("name"): each for field in _STATUSES for each in status.get(field) or ()}
+
+    def steady(container: Json) -> int:
+        return _resized(container, given.get(container.get("name")), resource, is_refused=is_refused)
+
+    sidecars = most = 0
+    for each in spec.get("initContainers") or ():
+        is_sidecar = each.get("restartPolicy") == "Always"
+        most = max(most, sidecars + (steady(each) if is_sidecar else _asked(each, resource)))
+        sidecars += steady(each) if is_sidecar else 0
+    total = max(most, sidecars + sum(map(steady, spec.get("containers") or ())))
+    if resource in {"cpu", "memory"} or resource.startswith("hugepages-"):
+        of_all = _given(status, resource)
+        if resource in _resources(spec) or (of_all is not None and "resources" in spec):
+            total = _resized(spec, status, resource, is_refused=is_refused)
+        total = max(total, of_all or 0) if "resources" not in spec else total
+    overhead = spec.get("overhead")
+    return total + _counted(str(overhead.get(resource, 0)), _unit(resource)) if overhead else total
 
 
-def _asked(container: Json, resource: str) -> Fraction:
-    return amount(_resources(container).get(resource, 0))
+_STATUSES: Final = ("containerStatuses", "initContainerStatuses")
 
 
-def _resources(container: Json) -> Json:
-    resources = container.get("resources") or {}
+def _resized(written: Json, status: Json | None, resource: str, *, is_refused: bool) -> int:
+    """What a container or a pod as a whole takes. ``is_refused``: the kubelet can't carry out its resize."""
+    asked, given = _asked(written, resource), _given(status, resource) if status else None
+    if given is None:
+        return asked
+    return given if is_refused else max(asked, given)
+
+
+def _given(status: Json, resource: str) -> int | None:
+    """The larger of what is allocated and what is in force; None where the status names neither."""
+    both = (status.get("resources") or {}).get("requests"), status.get("allocatedResources")
+    found = (_counted(str(each[resource]), _unit(resource)) for each in both if each and resource in each)
+    return max(found, default=None)
+
+
+def _asked(written: Json, resource: str) -> int:
+    found = _resources(written)
+    return _counted(str(found[resource]), _unit(resource)) if resource in found else 0
+
+
+def _unit(resource: str) -> Fraction:
+    """What is counted: thousandths of a CPU, whole bytes and devices."""
+    return MILLI if resource == "cpu" else _ONE
+
+
+_ONE: Final = Fraction(1)
+
+
+@lru_cache(maxsize=4096)
+def _counted(written: str, unit: Fraction) -> int:
+    return -(-amount(written) // unit)
+
+
+def _resources(written: Json) -> Json:
+    resources = written.get("resources") or {}
     return {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
 
 

@@ -35,7 +35,7 @@ from simulator.checks.queues import AMOUNTS, PER, Amounts, Load, QueueTree, Row,
 from simulator.checks.violations import Findings
 from wire import names
 
-#: Pods of this priority and more can't be preempted, unless a label or a PodGroup says they can (kai-contract 3.1).
+#: Pods of this priority and more can't be preempted, unless a label or a PodGroup says they can (as in KAI).
 _NOT_PREEMPTED: Final = 100
 _SAID: Final = {"preemptible": False, "non-preemptible": True}
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -73,6 +73,8 @@ class Scene:
     others: int = 0
     apart: Apart = field(default_factory=Apart)
     by_claims: frozenset[str] = frozenset()
+    #: ConfigMaps of users that are there, by namespace and name, as far as they were seen.
+    config_maps: Collection[tuple[str, str]] = frozenset()
     #: What a pod needs -> how many usable nodes lack devices for it, as far as it was counted.
     short: dict[Hashable, int] = field(default_factory=dict)
 
@@ -89,6 +91,9 @@ def untrue(pod: PodFacts, scene: Scene) -> Iterator[str]:
         yield "it says nothing"
         return
     yield from _untrue(pod, verdict, scene)
+    for name in facts.missing_config_maps(pod):
+        if (pod.namespace, name) in scene.config_maps:
+            yield f"it says that ConfigMap {name} is missing, and it is there"
 
 
 def _untrue(pod: PodFacts, verdict: Verdict, scene: Scene) -> Iterator[str]:

@@ -25,7 +25,7 @@ from simulator.checks.facts import Json, PodFacts
 
 #: Name of the ConfigMap, in the scheduler's namespace (a pool's ends in ``-`` and its value), and the key of the text.
 NAME: Final = "moorage-nominations"
-KEY: Final = "room"
+KEY: Final = "nominations"
 #: UIDs that are no UUIDs stand as they are, after this.
 _OTHER: Final = "="
 
@@ -67,7 +67,7 @@ class Nomination:
         return self.pool, self.id
 
     @property
-    def holders(self) -> frozenset[str]:
+    def nominees(self) -> frozenset[str]:
         """UIDs of those for whom room is made."""
         return frozenset(place.uid for place in self.places)
 
@@ -139,7 +139,7 @@ class Moment:
 
 
 @dataclass(slots=True, eq=False)
-class Standing:
+class OpenNomination:
     """One nomination, for as long as it stood unchanged on its record. ``age``: its place there, the oldest is 0."""
 
     nomination: Nomination
@@ -161,8 +161,8 @@ class Record:
 
     pods: Mapping[str, PodFacts]
     live: Mapping[str, PodFacts]
-    standing: list[Standing] = field(default_factory=list)
-    _past: list[Standing] = field(default_factory=list)
+    open: list[OpenNomination] = field(default_factory=list)
+    _past: list[OpenNomination] = field(default_factory=list)
     #: Pods (UID) that nominations name.
     _names: set[str] = field(default_factory=set)
     #: Since when a pod that a nomination names waits no more, and since when it is not there any more.
@@ -175,18 +175,18 @@ class Record:
         """Take a version of a pool's ConfigMap; yield what is wrong with it."""
         now = Moment(_version(raw), at_s)
         listed = [] if is_gone else nominations(raw)
-        before = {each.nomination: each for each in self.standing if each.nomination.pool == pool}
+        before = {each.nomination: each for each in self.open if each.nomination.pool == pool}
         there = set(listed)
         for each in before.values():
             if each.nomination not in there:
                 each.until = now
                 self._past.append(each)
-        here = [before.get(nomination) or Standing(nomination, now, age) for age, nomination in enumerate(listed)]
+        here = [before.get(nomination) or OpenNomination(nomination, now, age) for age, nomination in enumerate(listed)]
         for age, each in enumerate(here):
             each.age = age
-        self.standing = [*(each for each in self.standing if each.nomination.pool != pool), *here]
+        self.open = [*(each for each in self.open if each.nomination.pool != pool), *here]
         self._past = [each for each in self._past if each.until and at_s - each.until.at_s < _KEPT_S]
-        self._names = {uid for each in (*self._past, *self.standing) for uid in _named(each.nomination)}
+        self._names = {uid for each in (*self._past, *self.open) for uid in _named(each.nomination)}
         for uid in self._names:
             if (pod := self.pods.get(uid)) is not None:
                 self._note(pod, at_s)
@@ -221,14 +221,14 @@ class Record:
                 seen[uid] = nomination.id
 
     # --- what was when -----------------------------------------------------------------------------------------------
-    def at(self, when: Moment, *, late_s: float = 0.0) -> list[Standing]:
+    def at(self, when: Moment, *, late_s: float = 0.0) -> list[OpenNomination]:
         """Nominations that stood then, or until ``late_s`` before; the oldest first."""
         return sorted(
-            (each for each in (*self._past, *self.standing) if each.stood(when, late_s=late_s)), key=lambda it: it.age
+            (each for each in (*self._past, *self.open) if each.stood(when, late_s=late_s)), key=lambda it: it.age
         )
 
     def waited(self, uid: str, when: Moment, *, late_s: float = 0.0) -> bool:
-        """Whether a holder was there and unbound then, or until ``late_s`` before."""
+        """Whether a nominated pod was there and unbound then, or until ``late_s`` before."""
         placed = self._placed.get(uid)
         return placed is None or not placed.is_before(when) or when.at_s - placed.at_s < late_s
 

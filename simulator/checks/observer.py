@@ -27,10 +27,10 @@ from simulator.checks.checker import (
     CONFIG_MAPS,
     DELETED,
     NODES,
+    NOMINATIONS,
     POD_GROUPS,
     PODS,
     QUEUES,
-    ROOM,
     Checker,
 )
 from simulator.checks.claims import STORED
@@ -46,7 +46,7 @@ PATHS: Final = {
     POD_GROUPS: "/apis/scheduling.run.ai/v2alpha2/podgroups",
     QUEUES: "/apis/scheduling.run.ai/v2/queues",
     BIND_REQUESTS: "/apis/scheduling.run.ai/v1alpha2/bindrequests",
-    ROOM: f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps",
+    NOMINATIONS: f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps",
     BUDGETS: "/apis/policy/v1/poddisruptionbudgets",
 }
 _TIMEOUT_S: Final = 30.0
@@ -128,6 +128,10 @@ async def objects(transport: Transport, plural: str) -> dict[str, Any]:
     return listing
 
 
+class _Named(msgspec.Struct):
+    metadata: dict[str, Any]
+
+
 _NAMED: Final = f'"name":"{nominations.NAME}'.encode()
 
 
@@ -138,10 +142,14 @@ class Overhearing:
     checker: Checker
 
     def take(self, kind: ResourceType, raw: bytes, is_gone: bool) -> None:
-        """Show records of nominations, PodDisruptionBudgets, and what is judged of claims."""
+        """Show records of nominations, names of ConfigMaps, PodDisruptionBudgets, and what is judged of claims."""
         if kind.plural in STORED and self.checker.claims.wants(kind.plural):
             stored: dict[str, Any] = msgspec.json.decode(raw)
             self.checker.claims.stored(kind.plural, stored, anyio.current_time(), is_gone=is_gone)
+        if kind.plural == CONFIG_MAPS:
+            meta: dict[str, Any] = msgspec.json.decode(raw, type=_Named).metadata
+            there = self.checker.config_maps
+            (there.discard if is_gone else there.add)((meta.get("namespace", ""), meta.get("name", "")))
         is_record = kind.plural == CONFIG_MAPS and _NAMED in raw
         if not is_record and kind.plural != BUDGETS:
             return
@@ -149,7 +157,7 @@ class Overhearing:
         if is_record and not _is_record(said["metadata"]):
             return
         event = DELETED if is_gone else "MODIFIED"
-        self.checker.observed(ROOM if is_record else BUDGETS, event, said, anyio.current_time())
+        self.checker.observed(NOMINATIONS if is_record else BUDGETS, event, said, anyio.current_time())
 
 
 def _is_record(metadata: dict[str, Any]) -> bool:

@@ -2,12 +2,13 @@
 
 L6: nobody is evicted in vain. Who had others evicted runs soon after its nomination has left the record.
 
-A nomination may end without that where something has happened since it was written: to its holders or their gang, to a
-node of its places, to a queue; somebody was bound there while it stood; a victim is there still; or a holder was on its
-way, and failed. All of that is seen by the checker itself. What is left is a nomination that was dropped for nothing.
+A nomination may end without that where something has happened since it was written: to its nominated pods or their
+gang, to a node of its places, to a queue; somebody was bound there while it stood; a victim is there still; or a
+nominated pod was on its way, and failed. All of that is seen by the checker itself. What is left is a nomination that
+was dropped for nothing.
 
-Claims of a holder may fail to be bound once its place is free. That explains a nomination, and no other one of that
-holder within the minutes after it: a claim that failed has nobody evicted again for a while.
+Claims of a nominated pod may fail to be bound once its place is free. That explains a nomination, and no other one of
+that nominated pod within the minutes after it: a claim that failed has nobody evicted again for a while.
 
 S14: what victims of a standing nomination left is bound by nobody else of ours; of two nominations the older comes
 first.
@@ -17,8 +18,9 @@ Where node pools have schedulers each, each knows the nominations of its own poo
 Judged when a pod of ours is bound, by own count of what is free beside it then: whole devices, CPU, memory, and parts
 of devices. A pod is judged only on what it uses itself, since pods of others may take what they like.
 
-A holder that is on its way keeps nothing any more beside what its attempt takes: its BindRequest or the book of a
-device says so, or, as nothing is seen of some decisions before they land, that it was bound elsewhere within a minute.
+A nominated pod that is on its way keeps nothing any more beside what its attempt takes: its BindRequest or the book of
+a device says so, or, as nothing is seen of some decisions before they land, that it was bound elsewhere within a
+minute.
 """
 
 from __future__ import annotations
@@ -35,15 +37,16 @@ from simulator.checks.facts import Json, PodFacts
 from simulator.checks.gangs import Gangs
 from simulator.checks.ledgers import NANO, NodeFacts
 from simulator.checks.limits import Limits
-from simulator.checks.nominations import ON_ITS_WAY_S, Moment, Record, Standing
+from simulator.checks.nominations import ON_ITS_WAY_S, Moment, OpenNomination, Record
 from simulator.checks.victims import Takers, Taking
 from simulator.checks.violations import Findings
 from wire import names
 
-#: So long after its nomination has left the record a holder runs, or something is seen that explains why it doesn't.
+#: So long after its nomination has left the record a nominated pod runs, or something is seen that explains why it
+#: doesn't.
 SERVED_S: Final = 120.0
-#: Between two nominations that end since claims of their holders failed: the pause is 300 s, and an end is written
-#: late.
+#: Between two nominations that end since claims of their nominated pods failed: the pause is 300 s, and an end is
+#: written late.
 CLAIM_PAUSE_S: Final = 200.0
 
 _Group = tuple[str, str]
@@ -53,7 +56,7 @@ _Group = tuple[str, str]
 class _Served:
     """A nomination. ``since_s``: when it was written; ``has_evicted``: somebody was evicted for it."""
 
-    standing: Standing
+    open_nomination: OpenNomination
     since_s: float
     until_s: float = math.inf
     has_evicted: bool = False
@@ -88,21 +91,21 @@ class InVain:
     # --- what happens ------------------------------------------------------------------------------------------------
     def recorded(self, at_s: float) -> None:
         """The record has changed."""
-        there = {each.nomination.key: each for each in self.record.standing}
-        for key, standing in there.items():
+        there = {each.nomination.key: each for each in self.record.open}
+        for key, open_nomination in there.items():
             known = self._served.get(key)
             if known is None or known.until_s <= at_s:
-                self._served[key] = _Served(standing, at_s)
+                self._served[key] = _Served(open_nomination, at_s)
             else:
-                known.standing = standing
+                known.open_nomination = open_nomination
         for key, served in self._served.items():
             if key not in there and served.until_s > at_s:
                 served.until_s = at_s
                 self._open.append(served)
 
-    def evicted(self, standing: Standing) -> None:
+    def evicted(self, open_nomination: OpenNomination) -> None:
         """Somebody was evicted for a nomination that stands, or stood a moment ago."""
-        if (served := self._served.get(standing.nomination.key)) is not None:
+        if (served := self._served.get(open_nomination.nomination.key)) is not None:
             served.has_evicted = True
 
     def node(self, name: str, known: NodeFacts | None, at_s: float) -> None:
@@ -152,8 +155,8 @@ class InVain:
         """Judge nominations that have left the record long enough ago; what is too young at the end is not judged."""
         while self._open and self._open[0].until_s + SERVED_S <= now_s:
             one = self._open.popleft()
-            if self._served.get(one.standing.nomination.key) is one:
-                del self._served[one.standing.nomination.key]
+            if self._served.get(one.open_nomination.nomination.key) is one:
+                del self._served[one.open_nomination.nomination.key]
             if one.has_evicted:
                 self._judge(one)
         if is_end:
@@ -161,19 +164,19 @@ class InVain:
 
     def _judge(self, one: _Served) -> None:
         self.findings.judged.add("L6")
-        holders = [self.record.pods.get(uid) for uid in one.standing.nomination.holders]
-        if any(pod is None or pod.node for pod in holders) or self._is_explained(one, holders):
+        nominees = [self.record.pods.get(uid) for uid in one.open_nomination.nomination.nominees]
+        if any(pod is None or pod.node for pod in nominees) or self._is_explained(one, nominees):
             return
-        who = ", ".join(sorted(map(self.record.key, one.standing.nomination.holders)))
+        who = ", ".join(sorted(map(self.record.key, one.open_nomination.nomination.nominees)))
         text = f"pods were evicted for {who}, which waits though nothing happened to it, its queue, or its node"
         self.findings.add("L6", one.until_s, text)
 
-    def _is_explained(self, one: _Served, holders: Iterable[PodFacts | None]) -> bool:
+    def _is_explained(self, one: _Served, nominees: Iterable[PodFacts | None]) -> bool:
         """Whether something has happened since the nomination stood, or shortly before, by which it may have ended."""
         since_s = one.since_s - self.late_s(one.since_s)
         if self._queue_s >= since_s:
             return True
-        for pod in holders:
+        for pod in nominees:
             if pod is None or self._pod_s.get(pod.uid, -math.inf) >= since_s or pod.uid not in self.record.live:
                 return True
             if self._request_s.get((pod.namespace, pod.name), -math.inf) >= since_s:
@@ -181,13 +184,15 @@ class InVain:
             group = pod.namespace, pod.pod_group
             if self._group_s.get(group, -math.inf) >= since_s or self._joined_s.get(group, -math.inf) > one.since_s:
                 return True
-        if any(self._is_touched(place.node, since_s, one.until_s) for place in one.standing.nomination.places):
+        if any(self._is_touched(place.node, since_s, one.until_s) for place in one.open_nomination.nomination.places):
             return True
-        return any(self._stays(victim.uid) for victim in one.standing.nomination.victims) or self._may_claims_fail(one)
+        return any(
+            self._stays(victim.uid) for victim in one.open_nomination.nomination.victims
+        ) or self._may_claims_fail(one)
 
     def _may_claims_fail(self, one: _Served) -> bool:
-        """Whether claims of a holder may have failed, and none of the holders had such an end shortly before."""
-        uids = one.standing.nomination.holders
+        """Whether claims of a nominated pod may have failed, and none of the pods had such an end shortly before."""
+        uids = one.open_nomination.nomination.nominees
         before_s = max(self._claims_s.get(uid, -math.inf) for uid in uids)
         self._claims_s.update(dict.fromkeys(uids, one.until_s))
         has_claims = any(_has_claims(pod) for uid in uids if (pod := self.record.pods.get(uid)) is not None)
@@ -229,14 +234,14 @@ class _Taken:
     """Somebody was bound on what a nomination had freed, if it stood then. ``owed``: to these pods, on this node."""
 
     when: Moment
-    by: Standing
+    by: OpenNomination
     node: str
     owed: frozenset[str]
     text: str
 
 
 @dataclass(slots=True, eq=False)
-class KeptRoom:
+class NominatedPlace:
     """``nodes`` and ``on_node`` (node -> UIDs of its pods) are as the checker has them."""
 
     findings: Findings
@@ -256,12 +261,14 @@ class KeptRoom:
         free = self._free(node)
         for each in kept:
             owed = self._owed(each, pod.node, when)
-            short = [name for name, amount in self._uses(pod).items() if amount and free[name] < owed[name]]
+            used = [name for name, amount in self._uses(pod).items() if amount]
+            short = [name for name in used if free[name] < owed[name]]
             if short:
-                who = ", ".join(sorted(map(self.record.key, each.nomination.holders)))
+                who = ", ".join(sorted(map(self.record.key, each.nomination.nominees)))
                 text = f"pod {pod.key} was bound on {pod.node} on {short[0]} that were freed for {who}"
                 self._open.append(_Taken(when, each, pod.node, frozenset(self._waiting(each, pod.node, when)), text))
-            free.subtract(owed)
+            else:  # what this one lacks, a younger one doesn't lack as well
+                free.subtract(owed)
 
     def judge(self, now_s: float, *, is_end: bool = False) -> None:
         """Judge what happened long enough ago that the record is known that stood then."""
@@ -279,12 +286,12 @@ class KeptRoom:
         planned = {group for place in one.by.nomination.places if place.uid == uid for group, _ in place.nano}
         return pod.node != one.node or (bool(planned) and planned.isdisjoint(grant.group for grant in pod.grants))
 
-    def _kept_from(self, pod: PodFacts) -> list[Standing]:
+    def _kept_from(self, pod: PodFacts) -> list[OpenNomination]:
         """Nominations of its pool that keep something there from this pod: all but its own, and younger ones."""
         pool = self.limits.pool_of(pod)
-        mine = (each for each in self.record.standing if each.nomination.pool == pool)
+        mine = (each for each in self.record.open if each.nomination.pool == pool)
         there = [each for each in mine if any(place.node == pod.node for place in each.nomination.places)]
-        own = next((each for each in there if pod.uid in each.nomination.holders), None)
+        own = next((each for each in there if pod.uid in each.nomination.nominees), None)
         is_placed = own is not None and any((p.uid, p.node) == (pod.uid, pod.node) for p in own.nomination.places)
         return [each for each in there if each is not own and not (own and is_placed and each.age > own.age)]
 
@@ -305,10 +312,10 @@ class KeptRoom:
         uses[_GPUS] += sum(grant.group not in others for grant in pod.grants)
         return uses
 
-    def _owed(self, each: Standing, node: str, when: Moment) -> Amounts:
-        """What those who left for a nomination have left of its places on a node, whose holders still wait."""
+    def _owed(self, each: OpenNomination, node: str, when: Moment) -> Amounts:
+        """What those who left for a nomination have left of its places on a node, whose nominated pods still wait."""
         nomination = each.nomination
-        if not all(self._is_there(uid) for uid in nomination.holders):
+        if not all(self._is_there(uid) for uid in nomination.nominees):
             return Counter()
         groups = {group for pod in self._pods(node) if pod.is_reservation for group in pod.groups}
         wanted: Amounts = Counter()
@@ -329,7 +336,7 @@ class KeptRoom:
         return (wanted - self._still(victims.keys(), books)) & freed
 
     def _still(self, victims: Set[str], books: Mapping[str, Mapping[str, int]]) -> Amounts:
-        """What victims still have: their holders get that when they go, and others what is free beside it."""
+        """What victims still have: their nominated pods get that when they go, and others what is free beside it."""
         still: Amounts = Counter()
         for uid in victims:
             if self._is_there(uid) or (uid in self.record.live and self.record.live[uid].deleting):
@@ -339,8 +346,8 @@ class KeptRoom:
         still[_GPUS] += sum(bool(nano) and nano.keys() <= victims for nano in books.values())
         return still
 
-    def _waiting(self, each: Standing, node: str, when: Moment) -> list[str]:
-        """Holders (UIDs) that wait for their places on a node, and are not on their way to it or elsewhere."""
+    def _waiting(self, each: OpenNomination, node: str, when: Moment) -> list[str]:
+        """Nominated pods (UIDs) that wait for their places on a node, and are not on their way to it or elsewhere."""
         booked = {uid for nano in ledgers.count_node(self._pods(node)).groups.values() for uid in nano}
         return [
             place.uid
@@ -353,7 +360,7 @@ class KeptRoom:
         ]
 
     def _is_of(self, uid: str, pool: str) -> bool:
-        """Whether a holder is still of the pool whose scheduler made room for it."""
+        """Whether a nominated pod is still of the pool whose scheduler made room for it."""
         pod = self.record.pods.get(uid)
         return pod is None or self.limits.pool_of(pod) == pool
 
@@ -404,16 +411,16 @@ class Nominations:
     ) -> None:
         self._findings, self._limits, self._live = findings, limits, live
         self._record = Record(pods, live)
-        self._kept_room = KeptRoom(findings, self._record, limits, nodes, on_node)
+        self._kept_room = NominatedPlace(findings, self._record, limits, nodes, on_node)
         self._budgets = Budgets(live)
         self._taking = Taking(findings, limits, gangs, pods)
         self._in_vain = InVain(findings, self._record, nodes, self._late_s)
         self._takers = Takers(findings, pods, live, self._late_s)
         self._for_others = ForOthers(findings, self._record, limits, self._budgets, find, self._was_for)
 
-    def _was_for(self, standing: Standing) -> None:
-        self._in_vain.evicted(standing)
-        self._takers.evicted(standing)
+    def _was_for(self, open_nomination: OpenNomination) -> None:
+        self._in_vain.evicted(open_nomination)
+        self._takers.evicted(open_nomination)
 
     def _late_s(self, at_s: float) -> float:
         return HEARSAY_S + self._limits.lateness.at(at_s - self._findings.start_s)
@@ -424,7 +431,7 @@ class Nominations:
             for text in self._record.take(raw, pool, at_s, is_gone=is_gone):
                 self._findings.add("S13", at_s, text)
             self._in_vain.recorded(at_s)
-            listed = [each.nomination for each in self._record.standing if each.nomination.pool == pool]
+            listed = [each.nomination for each in self._record.open if each.nomination.pool == pool]
             self._taking.record(pool, listed, at_s, late_s=self._late_s(at_s))
 
     def request(self, raw: Json, at_s: float, *, is_gone: bool) -> None:

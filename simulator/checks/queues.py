@@ -274,7 +274,9 @@ _QUOTA: Final = re.compile(
     rf"Non-preemptible workload is over quota\. Workload requested (?P<asked>{_NUMBER}) (?P<unit>GPUs|cores|GB), "
     rf"but (?P<at>\S+) quota is (?P<most>{_NUMBER}) \S+, while (?P<held>{_NUMBER}) \S+ are already allocated .*"
 )
-_BROKEN: Final = re.compile(r"Queue (?P<name>\S+) (?:does not exist|has queues below it .*|can't be used: .*)")
+_BROKEN: Final = re.compile(
+    r"Queue (?P<name>\S+) (?:does not exist|belongs to node pool .*|has queues below it .*|can't be used: .*)"
+)
 #: Unit -> resource, how many of what is counted make one, and how many smallest units are one of what is counted.
 _UNITS_SAID: Final = {"GPUs": ("gpu", 1, 10**9), "cores": ("cpu", 1000, 1), "GB": ("memory", 10**9, 1)}
 

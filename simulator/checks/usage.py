@@ -6,8 +6,8 @@ They are not judged where programs never use their slices (docs/mig.md, Limits).
 
 Who uses which physical device at the moment, by what the machines themselves say: S1, S2 and S3.
 
-A device has *holders* (the pod to which the device manager gave it: a whole-GPU pod or a reservation pod) and *tenants*
-(containers with a share that see it). Shares add up as exact fractions.
+A device has *holders* (the pod to which the device manager gave it: a whole-GPU pod or a reservation pod) and
+*tenants* (containers with a share that see it). Shares add up as exact fractions.
 
 S1 and S2 from the API objects, whether pods run or not.
 
@@ -353,7 +353,7 @@ class SliceUse:
     #: Pod (UID), container -> the pod's name and what its process sees.
     _seen: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = field(default_factory=dict)
 
-    def witnessed(self, record: Record) -> None:
+    def recorded(self, record: Record) -> None:
         """Take what happened on a machine."""
         match record:
             case Held():

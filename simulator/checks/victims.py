@@ -3,15 +3,15 @@
 What it keeps of one namespace counts only against what it gives up of that one.
 
 By own count of what the API server shows: nominations on record for which pods of other namespaces were evicted, and
-whether their holders were there ten minutes later. The scheduler may count a holder a moment later than it went, so a
-wait is judged as that much shorter.
+whether their nominated pods were there ten minutes later. The scheduler may count a nominated pod a moment later than
+it went, so a wait is judged as that much shorter.
 
 S7 of the nominations on record: who may be taken for whom, by own count of pods, PodGroups and Queues.
 
 Judged when a nomination comes to be on record:
 
 - a gang keeps its minimum, or goes whole: its core is never taken in part;
-- preemption takes from pods of lower priority in the queue of the holder, reclaim from other queues;
+- preemption takes from pods of lower priority in the queue of the nominated pod, reclaim from other queues;
 - a core is taken when its minimum has run for as long as a queue says that it is left alone;
 - where node pools have schedulers each, none takes pods of another pool, or for one;
 - reclaim takes nothing from a queue that is within its quota in every resource by then, as no share is below a quota.
@@ -34,7 +34,7 @@ from typing import Final
 from simulator.checks.facts import Json, PodFacts
 from simulator.checks.gangs import Gangs, Key
 from simulator.checks.limits import Limits
-from simulator.checks.nominations import ON_ITS_WAY_S, Nomination, Standing
+from simulator.checks.nominations import ON_ITS_WAY_S, Nomination, OpenNomination
 from simulator.checks.queues import NOTHING, PER, Amounts, QueueTree
 from simulator.checks.violations import Findings
 from wire import names
@@ -153,9 +153,9 @@ class Taking:
                 self.findings.add("S7", one.at_s, one.text)
 
     def _wrong(self, case: _Case, victims: list[_Member]) -> Iterator[str]:
-        holders = [self.pods[uid] for uid in sorted(case.nomination.holders) if uid in self.pods]
-        is_known = bool(holders) and len(holders) == len(case.nomination.holders)
-        yield from self._wrong_pool(case, [*holders, *(each.pod for each in victims)])
+        nominees = [self.pods[uid] for uid in sorted(case.nomination.nominees) if uid in self.pods]
+        is_known = bool(nominees) and len(nominees) == len(case.nomination.nominees)
+        yield from self._wrong_pool(case, [*nominees, *(each.pod for each in victims)])
         groups: dict[Key | str, list[_Member]] = {}
         for victim in victims:
             groups.setdefault(victim.group or victim.pod.uid, []).append(victim)
@@ -169,11 +169,11 @@ class Taking:
             if group is not None and known and not is_whole and self._was_whole(group, case.since_s):
                 yield f"{_named(taken)} of gang {'/'.join(group)} go, and {_named(known)} stay"
             if is_known:
-                yield from self._wrong_taker(case, holders, taken)
+                yield from self._wrong_taker(case, nominees, taken)
             if is_known and not is_whole:
-                yield from self._wrong_age(case, holders[0], taken)
+                yield from self._wrong_age(case, nominees[0], taken)
         if is_known and case.nomination.action == _RECLAIM:
-            self._doubt_quotas(case, holders[0], list(groups.values()))
+            self._doubt_quotas(case, nominees[0], list(groups.values()))
 
     def _is_clear(self, group: Key, since_s: float) -> bool:
         is_known = group in self.gangs.minimums and group not in self.gangs.uncounted
@@ -206,15 +206,15 @@ class Taking:
             if other not in {None, pool} and not self.limits.was_moved(pod.uid, case.since_s):
                 yield f"pod {pod.key} is of node pool {other!r}, and not of {pool!r}"
 
-    def _wrong_taker(self, case: _Case, holders: list[PodFacts], taken: list[_Member]) -> Iterator[str]:
+    def _wrong_taker(self, case: _Case, nominees: list[PodFacts], taken: list[_Member]) -> Iterator[str]:
         """Whether they are of the right queue, and less urgent."""
         action = case.nomination.action
-        if action not in {_PREEMPT, _RECLAIM} or self._were_moved(case, holders[0], taken):
+        if action not in {_PREEMPT, _RECLAIM} or self._were_moved(case, nominees[0], taken):
             return
         has_queues = all(
             tree.specs for tree in self.limits.trees(case.since_s, case.nomination.pool)
         )  # else all are in one
-        queue, most = self.limits.queue_of(holders[0]), max(map(_priority, holders))
+        queue, most = self.limits.queue_of(nominees[0]), max(map(_priority, nominees))
         for each in taken:
             other = self.limits.queue_of(each.pod)
             if has_queues and (other == queue) != (action == _PREEMPT):
@@ -222,22 +222,22 @@ class Taking:
             if action == _PREEMPT and _priority(each.pod) >= most:
                 yield f"pod {each.pod.key} of priority {_priority(each.pod)} goes for one of priority {most}"
 
-    def _wrong_age(self, case: _Case, holder: PodFacts, taken: list[_Member]) -> Iterator[str]:
+    def _wrong_age(self, case: _Case, nominee: PodFacts, taken: list[_Member]) -> Iterator[str]:
         """Whether a core goes before it has run for as long as its queue says."""
-        if self._were_moved(case, holder, taken):
+        if self._were_moved(case, nominee, taken):
             return
         trees = self.limits.trees(case.since_s, case.nomination.pool)
-        least_s = min(self._least_s(tree, case.nomination.action, holder, taken[0].pod) for tree in trees)
+        least_s = min(self._least_s(tree, case.nomination.action, nominee, taken[0].pod) for tree in trees)
         run_s = case.at_s - self._started_s(case, taken)
         if run_s + _ROUNDED_S < least_s:
             yield f"{_named(taken)} go after {run_s:.3f} s, and run for {least_s:g} s at least"
 
-    def _doubt_quotas(self, case: _Case, holder: PodFacts, groups: list[list[_Member]]) -> None:
+    def _doubt_quotas(self, case: _Case, nominee: PodFacts, groups: list[list[_Member]]) -> None:
         """Note queues that were within their quotas when the last of these groups was taken, in any order."""
-        if any(self._were_moved(case, holder, taken) for taken in groups):
+        if any(self._were_moved(case, nominee, taken) for taken in groups):
             return
         trees = self.limits.trees(case.since_s, case.nomination.pool)
-        for name in {_giving(trees[0], self.limits, holder, taken[0].pod) for taken in groups} - {""}:
+        for name in {_giving(trees[0], self.limits, nominee, taken[0].pod) for taken in groups} - {""}:
             queues = frozenset(trees[0].below(name))
             taken = [each for each in groups if self.limits.queue_of(each[0].pod) in queues]
             kept = [each.use for each in self._members.values() if self._is_kept(each, queues, case)]
@@ -252,8 +252,8 @@ class Taking:
         is_here = self.limits.pool_of(member.pod) == case.nomination.pool and self.limits.queue_of(member.pod) in queues
         return is_there and is_here and member.pod.uid not in case.gone
 
-    def _were_moved(self, case: _Case, holder: PodFacts, taken: list[_Member]) -> bool:
-        uids = (holder.uid, *(each.pod.uid for each in taken))
+    def _were_moved(self, case: _Case, nominee: PodFacts, taken: list[_Member]) -> bool:
+        uids = (nominee.uid, *(each.pod.uid for each in taken))
         return any(self.limits.was_moved(uid, case.since_s) for uid in uids)
 
     def _started_s(self, case: _Case, taken: list[_Member]) -> float:
@@ -267,10 +267,10 @@ class Taking:
         starts = sorted(case.at_s if each.started_s is None else each.started_s for each in members)
         return starts[min(len(starts), least) - 1]
 
-    def _least_s(self, tree: QueueTree, action: str, holder: PodFacts, victim: PodFacts) -> float:
-        """For how long a core of the victim's queue is left alone by a holder; 0 where no queue says it."""
+    def _least_s(self, tree: QueueTree, action: str, nominee: PodFacts, victim: PodFacts) -> float:
+        """For how long a core of the victim's queue is left alone by a nominated pod; 0 where no queue says it."""
         path = tree.path(self.limits.queue_of(victim))[0]
-        if action == _RECLAIM and (giving := _giving(tree, self.limits, holder, victim)):
+        if action == _RECLAIM and (giving := _giving(tree, self.limits, nominee, victim)):
             path = path[path.index(giving) :]
         said = (
             next((tree.specs[name][each] for name in path if tree.specs[name].get(each)), "")
@@ -279,9 +279,9 @@ class Taking:
         return max(map(_seconds, said), default=0.0)
 
 
-def _giving(tree: QueueTree, limits: Limits, holder: PodFacts, victim: PodFacts) -> str:
-    """The queue of a victim just below the lowest one above it and the holder; "" where they are in one queue."""
-    path, above = tree.path(limits.queue_of(victim))[0], set(tree.path(limits.queue_of(holder))[0])
+def _giving(tree: QueueTree, limits: Limits, nominee: PodFacts, victim: PodFacts) -> str:
+    """The queue of a victim just below the lowest one above it and the nominated pod; "" within one queue."""
+    path, above = tree.path(limits.queue_of(victim))[0], set(tree.path(limits.queue_of(nominee))[0])
     own = [name for name in path if name not in above]
     return own[-1] if own else ""
 
@@ -312,7 +312,7 @@ def _seconds(text: str) -> float:
     return sum(float(number) * _SECONDS[unit] for number, unit in _PARTS.findall(text))
 
 
-#: A take is kept if its holders are there after this time; one that is given up shortly before is not judged.
+#: A take is kept if its nominated pods are there after this time; one that is given up shortly before is not judged.
 _KEPT_S: Final = 600.0
 _DOUBTFUL_S: Final = 30.0
 #: Given-up takes count for an hour at least, kept ones for as long as the scheduler may count them.
@@ -326,11 +326,11 @@ _ROUNDING: Final = Fraction(1, 20)
 
 @dataclass(slots=True, eq=False)
 class _Take:
-    holders: frozenset[str]
+    nominees: frozenset[str]
     at_s: float
     #: How much of it is of which namespace.
     parts: Mapping[str, Fraction]
-    #: When the first of its holders went; None: none did that counts.
+    #: When the first of its nominated pods went; None: none did that counts.
     gone_s: float | None = None
 
     def is_given_up(self, before_s: float) -> bool:
@@ -350,31 +350,31 @@ class Takers:
     _of: dict[tuple[str, str], dict[tuple[str, str], _Take]] = field(default_factory=dict)
     #: Pods (UID) that were evicted for other namespaces.
     _evicted: set[str] = field(default_factory=set)
-    #: Takes of holders (UID) that are there.
+    #: Takes of nominated pods (UID) that are there.
     _holding: dict[str, list[_Take]] = field(default_factory=dict)
 
-    def evicted(self, standing: Standing) -> None:
+    def evicted(self, open_nomination: OpenNomination) -> None:
         """Take an eviction that was carried out for a nomination: the first one is a take."""
-        nomination, at_s = standing.nomination, standing.since.at_s
-        holder = self.pods.get(nomination.places[0].uid) if nomination.places else None
-        own = f"{holder.namespace}/" if holder is not None else "/"
+        nomination, at_s = open_nomination.nomination, open_nomination.since.at_s
+        nominee = self.pods.get(nomination.places[0].uid) if nomination.places else None
+        own = f"{nominee.namespace}/" if nominee is not None else "/"
         self._evicted.update(victim.uid for victim in nomination.victims if not victim.key.startswith(own))
-        if holder is None or all(victim.key.startswith(own) for victim in nomination.victims):
+        if nominee is None or all(victim.key.startswith(own) for victim in nomination.victims):
             return
-        takes = self._of.setdefault((nomination.pool, holder.namespace), {})
-        if nomination.key in takes or any(not each.holders.isdisjoint(nomination.holders) for each in takes.values()):
+        takes = self._of.setdefault((nomination.pool, nominee.namespace), {})
+        if nomination.key in takes or any(not each.nominees.isdisjoint(nomination.nominees) for each in takes.values()):
             return
-        self._judge(holder.namespace, takes, at_s)
+        self._judge(nominee.namespace, takes, at_s)
         others = Counter(
             victim.key.partition("/")[0] for victim in nomination.victims if not victim.key.startswith(own)
         )
         parts = {namespace: Fraction(count, others.total()) for namespace, count in others.items()}
-        take = takes[nomination.key] = _Take(nomination.holders, at_s, parts)
-        for uid in nomination.holders:
+        take = takes[nomination.key] = _Take(nomination.nominees, at_s, parts)
+        for uid in nomination.nominees:
             if uid in self.live and not self.live[uid].has_ended:
                 self._holding.setdefault(uid, []).append(take)
             elif uid not in self._evicted:
-                take.gone_s = standing.since.at_s
+                take.gone_s = open_nomination.since.at_s
 
     def pod(self, pod: PodFacts, at_s: float) -> None:
         """Take a version of a pod."""

@@ -247,6 +247,8 @@ _SPEC: Final = (
     "nodeSelector", "tolerations", "affinity", "schedulerName", "priorityClassName", "serviceAccountName",
     "securityContext", "hostAliases", "imagePullSecrets", "hostNetwork", "dnsPolicy", "dnsConfig",
 )  # fmt: skip
+#: Fields whose values are read, and may be variables.
+_WITH_VALUES: Final = frozenset({"labels", "annotations", "limits", "requests", "nodeSelector"})
 _LABEL: Final = "workflows.argoproj.io/workflow"
 
 
@@ -261,7 +263,8 @@ def expand(workflow: Json, charge: Charge) -> Iterator[Placed]:
     by_name = {(call.name, call.at): call for call in calls}
     for called, count in Counter((call.name, call.at) for call in calls).items():
         one = by_name[called]
-        pods[called] = _pod(workflow, one.template, f"spec.templates[{one.at}]")
+        place = f"spec.templates[{one.at}]"
+        pods[called] = read_template(_pod(workflow["spec"], one.template, place), place)
         charge(count, "the number of steps", pods[called])
     name = workflow["metadata"]["name"]
     entrypoint = child(workflow["spec"], "entrypoint") if calls else None
@@ -307,8 +310,30 @@ def _objects(text: str, path: str) -> Iterator[Json]:
         yield {**each, "metadata": {field: value for field, value in meta.items() if field != "ownerReferences"}}
 
 
-def _pod(workflow: Json, template: Json, path: str) -> Template:
-    spec = workflow["spec"]
+def templates(spec: Json, path: str) -> Iterator[tuple[str, Json]]:
+    """Yield the pods of all templates that run one, with their paths. ``spec``: of a Workflow. Raises Malformed."""
+    for at, template in enumerate(objects(spec.get("templates"), f"{path}.templates")):
+        if any(template.get(each) is not None for each in _RUNS):
+            place = f"{path}.templates[{at}]"
+            yield place, _without_variables(_pod(spec, template, place))
+
+
+def _without_variables(value: Any) -> Any:
+    """The same without labels, annotations and amounts that have a variable in them: known only when it runs."""
+    if isinstance(value, list):
+        return [_without_variables(each) for each in value]
+    if not isinstance(value, Mapping):
+        return value
+    kept: dict[str, Any] = {}
+    for key, inner in value.items():
+        if key in _WITH_VALUES and isinstance(inner, Mapping):
+            kept[key] = {name: text for name, text in inner.items() if "{{" not in f"{name}{text}"}
+        else:
+            kept[key] = _without_variables(inner)
+    return kept
+
+
+def _pod(spec: Json, template: Json, path: str) -> Json:
     one = template.get("container") or template.get("script")
     several = child(template.get("containerSet"), "containers")
     containers = [{"name": "main", **one}] if isinstance(one, Mapping) else several
@@ -323,9 +348,9 @@ def _pod(workflow: Json, template: Json, path: str) -> Template:
     if volumes:
         pod["volumes"] = volumes
     meta: dict[str, Any] = {}
-    for source in (child(spec, "podMetadata"), template.get("metadata")):
+    for said in (child(spec, "podMetadata"), template.get("metadata")):
         for field in ("labels", "annotations"):
-            added = child(source, field)
+            added = child(said, field)
             if isinstance(added, Mapping):
                 meta[field] = {**meta.get(field, {}), **added}
-    return read_template({"metadata": meta, "spec": pod}, path)
+    return {"metadata": meta, "spec": pod}

@@ -29,6 +29,7 @@ from simulator.checks.evictions import is_healthy, selects
 from simulator.controllers import claims
 from simulator.controllers.claims import ClaimBinding, ClaimController
 from wire import rfc3339
+from wire.units import SECOND_NS
 
 Json = Mapping[str, Any]
 _log: Final = logging.getLogger(__name__)
@@ -105,7 +106,7 @@ class Disruptions:
         noted = {
             name: at
             for name, at in ((budget.get("status") or {}).get("disruptedPods") or {}).items()
-            if name in going and (rfc3339.parse_ns(at) or 0) // 10**9 + _NOTED_S > self._now_s()
+            if name in going and (rfc3339.parse_ns(at) or 0) // SECOND_NS + _NOTED_S > self._now_s()
         }
         healthy = sum(is_healthy(pod) and pod["metadata"]["name"] not in noted for pod in pods)
         said = spec.get("minAvailable")
@@ -135,7 +136,7 @@ class KubeControllers:
         def api(user: str, purpose: str) -> Api:
             return Api(server.transport(user), retry=Retry(rng(purpose)))
 
-        self.disruptions = Disruptions(api(USER, "disruptions"), pods=pods, now_s=lambda: clock.now_ns() // 10**9)
+        self.disruptions = Disruptions(api(USER, "disruptions"), pods=pods, now_s=lambda: clock.now_ns() // SECOND_NS)
         self.claims = ClaimBinding(api(claims.VOLUME_CONTROLLER, "claims"), begin=begin)
         self.resource_claims = ClaimController(api(claims.CLAIM_CONTROLLER, "resource-claims"), begin=begin)
         for one in (self.disruptions, self.claims, self.resource_claims):

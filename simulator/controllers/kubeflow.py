@@ -51,18 +51,8 @@ def expand(job: Json, charge: Charge) -> Iterator[Placed]:
         yield from _pods(job, str(role), written, path=f"spec.{field}.{role}", charge=charge)
 
 
-def defaulted(job: Json) -> Json:
-    """Return a job as its operator stores it: one replica where a type says no number."""
-    field = REPLICAS[job["kind"]]
-    roles = child(child(job, "spec"), field)
-    if not isinstance(roles, Mapping):
-        return job
-    full = {role: {"replicas": 1, **each} if isinstance(each, Mapping) else each for role, each in roles.items()}
-    return {**job, "spec": {**job["spec"], field: full}}
-
-
 def _pods(job: Json, role: str, written: object, *, path: str, charge: Charge) -> Iterator[Placed]:
-    count = number(written, "replicas", path, 1)
+    count = number(written, "replicas", path, 0 if (job["kind"], role) == ("MPIJob", "Worker") else 1)
     template = read_template(child(written, "template"), f"{path}.template")
     charge(count, f"{path}.replicas", template)
     name, kind = job["metadata"]["name"], job["kind"]

@@ -1,14 +1,11 @@
 """The pods that controllers of Kubernetes make, with the names, labels and owners that they give (no controller runs).
 
-Deployment, ReplicaSet, ReplicationController and StatefulSet make all their replicas; a DaemonSet one pod for each node
-that it may be on; a Job as many pods as it runs at
-once and those that follow them (apply.py), and a CronJob the pods of one Job. Replacements are not made. Facts are
-those of Kubernetes 1.28 and newer: docs of each workload, KEP-2214 (indexed Jobs), KEP-4017 (labels of the index).
+Deployment, ReplicaSet, ReplicationController and StatefulSet make all their replicas; a Job as many pods as it runs at
+once and those that follow them, and a CronJob the pods of one Job. Replacements are not made. Facts are those of
+Kubernetes 1.28 and newer: docs of each workload, KEP-2214 (indexed Jobs), KEP-4017 (labels of the index).
 
-The pods of a DaemonSet: one for each node that its selector, node affinity and tolerations allow.
-
-As Kubernetes' DaemonSet controller makes them: bound to their node by node affinity on ``metadata.name``, in place of
-the terms of the template, and with tolerations for the conditions of a node (concepts/workloads/controllers/daemonset).
+A DaemonSet makes one pod for each node that its selector, node affinity and tolerations allow: with node affinity on
+``metadata.name`` in place of the terms of the template, and tolerations for the conditions of a node.
 """
 
 from __future__ import annotations
@@ -20,9 +17,11 @@ import msgspec
 
 from gpu import manifests
 from gpu.translation import shown
+from kube.client.resources import PERSISTENT_VOLUME_CLAIMS
 from scheduler.core.convert import constraints
 from scheduler.core.convert.nodes import node_record
 from scheduler.core.filters.registry import FILTERS, OK
+from scheduler.core.model.records import NodeRecord
 from simulator.controllers import jobs
 from simulator.controllers.pods import (
     MOST_PODS,
@@ -54,13 +53,14 @@ _TOLERATED: Final = (
 _NETWORK: Final = ("network-unavailable", "NoSchedule")
 
 
-def nodes_for(template: Template, nodes: Sequence[NodeShape]) -> list[str]:
+def nodes_for(template: Template, nodes: Sequence[NodeShape | Node]) -> list[str]:
     """Return the names of the nodes that get a pod, in the order of the nodes."""
     pod, _ = manifests.read_pod({**template.raw, "spec": {**template.raw["spec"], **_added(template)}})
     if pod is None:
         return []
     judge = FILTERS.judging(constraints.constraints(pod))
-    return [shape.name for shape in nodes if judge(_record(shape)) == OK]
+    records = map(_record, nodes)
+    return [record.name for record in records if judge(record) == OK]
 
 
 def of_daemon_set(controller: Mapping[str, Any], template: Template, nodes: Sequence[str]) -> Iterator[Made]:
@@ -74,8 +74,8 @@ def of_daemon_set(controller: Mapping[str, Any], template: Template, nodes: Sequ
         yield make(template, owner, generate_name=f"{name}-", labels=labels, extra=extra)
 
 
-def _record(shape: NodeShape) -> Any:
-    return node_record(msgspec.convert(node_object.node(shape, now=""), Node))
+def _record(node: NodeShape | Node) -> NodeRecord:
+    return node_record(node if isinstance(node, Node) else msgspec.convert(node_object.node(node, now=""), Node))
 
 
 def _added(template: Template) -> dict[str, Any]:
@@ -103,7 +103,7 @@ _Expand = Callable[[Mapping[str, Any], Template], Iterator[Made]]
 class Expander:
     """Expands controllers, within one limit for all of them. ``nodes``: where DaemonSets have their pods."""
 
-    def __init__(self, nodes: Sequence[NodeShape] = ()) -> None:
+    def __init__(self, nodes: Sequence[NodeShape | Node] = ()) -> None:
         self._nodes = nodes
         self._pods_left = MOST_PODS
         self._bytes_left = MOST_BYTES
@@ -204,7 +204,8 @@ def _stateful_set(controller: Mapping[str, Any], template: Template) -> Iterator
             "controller-revision-hash": revision,
             "statefulset.kubernetes.io/pod-name": name,
         }
-        extra = {"hostname": name, "subdomain": spec.get("serviceName") or "", **_claims(spec, template, name)}
+        extra = {"hostname": name, "subdomain": spec.get("serviceName") or "", **_volumes(spec, template, name)}
+        yield from (Made(each, PERSISTENT_VOLUME_CLAIMS) for each in _claims(spec, name))
         yield make(template, owner, name=name, labels=labels, extra=extra)
 
 
@@ -216,7 +217,7 @@ def _start(spec: Mapping[str, Any]) -> int:
     return start or 0
 
 
-def _claims(spec: Mapping[str, Any], template: Template, pod_name: str) -> dict[str, Any]:
+def _volumes(spec: Mapping[str, Any], template: Template, pod_name: str) -> dict[str, Any]:
     """The volumes of a pod, with those of volumeClaimTemplates in place of those of the same names."""
     wanted = spec.get("volumeClaimTemplates") or ()
     if not wanted:
@@ -227,6 +228,19 @@ def _claims(spec: Mapping[str, Any], template: Template, pod_name: str) -> dict[
     own = [{"name": name, "persistentVolumeClaim": {"claimName": f"{name}-{pod_name}"}} for name in names]
     there = child(child(template.raw, "spec"), "volumes") or ()
     return {"volumes": [*own, *(each for each in there if child(each, "name") not in names)]}
+
+
+def _claims(spec: Mapping[str, Any], pod_name: str) -> Iterator[Mapping[str, Any]]:
+    """The claims of a StatefulSet for one of its pods, which stay when the pod goes."""
+    for each in spec.get("volumeClaimTemplates") or ():
+        written = each["metadata"]
+        meta = {field: written[field] for field in ("labels", "annotations") if written.get(field)}
+        yield {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {**meta, "name": f"{written['name']}-{pod_name}"},
+            "spec": each.get("spec") or {},
+        }
 
 
 _EXPANDED: Final[Mapping[str, _Expand]] = {

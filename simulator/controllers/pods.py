@@ -1,7 +1,4 @@
-"""What all these controllers do: objects between a workload and its pods, and pods with their owners.
-
-What all controllers do to make a pod of their template: metadata, owner, and how many there are.
-"""
+"""What all controllers do: count pods, make them of a template with metadata and owner, and the objects between."""
 
 from __future__ import annotations
 
@@ -40,7 +37,7 @@ class Template(msgspec.Struct, frozen=True):
 class Made(msgspec.Struct, frozen=True):
     """An object that a controller makes. ``job``: name of the Job that owns the pod and is made before it, if any.
 
-    The UID of that Job is known only once the API server has it (jobpods.owned). ``is_later``: the pod is made when
+    The UID of that Job is known only once the API server has it. ``is_later``: the pod is made when
     another pod of its Job has succeeded.
     """
 
@@ -184,7 +181,7 @@ def reference(obj: Json) -> dict[str, Any]:
 
 
 def placed(owners: Sequence[Json], template: Template, **how: Any) -> Placed:
-    """Return a pod of a template, owned by the first of ``owners``; ``how`` as of podmaking.make."""
+    """Return a pod of a template, owned by the first of ``owners``; ``how`` as of ``make``."""
     return Placed(make(template, reference(owners[0]), **how), owners, template.path)
 
 

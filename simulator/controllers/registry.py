@@ -1,27 +1,31 @@
-"""What a simulation makes of workloads of other projects, and what it passes over: the lines that say so.
+"""What becomes of workloads in a simulation: their pods, with the PodGroups that the podgrouper would give them.
 
-Controllers of other projects whose pods are made, and the PodGroups that the table of workloads gives them.
+Pods are made for the controllers that are known here. What is passed over, and why, is counted for the lines that say
+so.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from gpu import manifests
 from gpu.translation import shown
-from kube.client.resources import POD_GROUPS, PODS
-from podgrouper.core import answers
+from kube.client.resources import JOBS, POD_GROUPS, PODS
+from podgrouper.core import answers, fields
 from podgrouper.core.answers import Group, Nothing, Why
+from podgrouper.core.foreign import gangs
 from podgrouper.core.grouping import group
-from podgrouper.core.owner_chain import Read
-from simulator.controllers import argo, jobset, kubeflow, lws, ray, spark, volcano
+from podgrouper.core.kinds import is_unread
+from podgrouper.core.owner_chain import Absent, Read
+from simulator.controllers import argo, jobset, kubeflow, lws, ray, spark, templated, volcano
 from simulator.controllers.pods import Charge, Expand, Json, Made, Malformed, Placed, Template, child, owner_of, stored
 from wire import names
 from wire.crds.podgroup import PodGroup
+from wire.gangs import IN_ORDER, waits_for_itself
 
 _MOST_STEPS: Final = 1_000_000
 #: API version and kind -> what makes its pods.
@@ -39,6 +43,27 @@ _EXPANDED: Final[Mapping[tuple[str, str], Expand]] = {
     **{(f"sparkoperator.k8s.io/{version}", "SparkApplication"): spark.expand for version in ("v1beta1", "v1beta2")},
     ("argoproj.io/v1alpha1", "Workflow"): argo.expand,
 }
+
+
+#: API group and kind of objects that describe pods in another form than a pod template -> the path to the description,
+#: and what makes pod templates of it.
+_DESCRIBED: Final[Mapping[tuple[str, str], tuple[str, Callable[[Json, str], Iterator[tuple[str, Json]]]]]] = {
+    ("argoproj.io", "Workflow"): ("spec", argo.templates),
+    ("argoproj.io", "WorkflowTemplate"): ("spec", argo.templates),
+    ("argoproj.io", "ClusterWorkflowTemplate"): ("spec", argo.templates),
+    ("argoproj.io", "CronWorkflow"): ("spec.workflowSpec", argo.templates),
+    ("sparkoperator.k8s.io", "SparkApplication"): ("spec", spark.templates),
+    ("sparkoperator.k8s.io", "ScheduledSparkApplication"): ("spec.template", spark.templates),
+}
+
+
+def templates(obj: Json) -> Iterator[tuple[str, Json]]:
+    """Yield the pod templates that an object describes in another form, with their paths. Raises Malformed."""
+    group = str(obj.get("apiVersion")).rpartition("/")[0]
+    path, made = _DESCRIBED.get((group, str(obj.get("kind"))), ("", None))
+    spec = fields.at(obj, path)
+    if made is not None and isinstance(spec, Mapping):
+        yield from made(spec, path)
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -80,25 +105,58 @@ def group_made(group: PodGroup) -> Made:
 
 def is_known(api_version: object, kind: object) -> bool:
     """Whether pods of this kind are made here."""
-    return (api_version, kind) in _EXPANDED
+    return (api_version, kind) in _EXPANDED or templated.is_known(api_version, kind)
 
 
 def expand(controller: Json, namespace: str, charge: Charge) -> Workload:
-    """Return what the controller of a workload makes, and how it is grouped. Raises podmaking.Malformed."""
+    """Return what the controller of a workload makes, and how it is grouped. Raises Malformed."""
     api_version, kind, name = controller["apiVersion"], controller["kind"], controller["metadata"]["name"]
     top = stored(api_version, kind, name, like=controller)
-    if kind in kubeflow.REPLICAS:
-        top = kubeflow.defaulted(top)
     templates: list[str] = []
 
     def noted(count: int, field: str, template: Template) -> None:
         templates.append(template.path)
         charge(count, field, template)
 
-    made = list(_EXPANDED[api_version, kind](top, noted))
+    made = list(_EXPANDED.get((api_version, kind), templated.expand)(top, noted))
     pods = sum(each.made.resource is PODS for each in made)
     _bound(pods, len(templates))
     return _grouped(made, namespace, pods)
+
+
+def grouped(controller: Json, namespace: str, made: Sequence[Made]) -> Workload:
+    """Return what a controller of Kubernetes itself makes, with the PodGroups of the pods that state more than one."""
+    kind, name = controller["kind"], controller["metadata"]["name"]
+    if kind not in _GROUPED:
+        return Workload([], [Member(each, None) for each in made])
+    policy = fields.at(controller, "spec.podManagementPolicy")
+    if kind == "StatefulSet" and waits_for_itself(fields.annotations_of(controller), policy):
+        raise Malformed(f"{names.BATCH_MIN_MEMBER}: {IN_ORDER}")
+    top = stored(_GROUPED[kind], kind, name, like=controller)
+    jobs = {each.body["metadata"]["name"]: each.body for each in made if each.resource is JOBS}
+    path = "spec.jobTemplate.spec.template" if kind == "CronJob" else "spec.template"
+    listed = [Placed(each, _owners(each, top, jobs) if each.resource is PODS else (), path) for each in made]
+    pods = [each for each in listed if each.made.resource is PODS]
+    if pods and gangs.asks(pods[0].made.body):
+        # Which is read with all PodGroups of other schedulers (podgrouper/core/files.py).
+        return Workload([each.made for each in listed if each not in pods], [Member(each.made, None) for each in pods])
+    return _grouped(listed, namespace, len(pods))
+
+
+#: Kinds of Kubernetes whose pods are grouped -> their API version.
+_GROUPED: Final = {
+    **dict.fromkeys(("Deployment", "ReplicaSet", "StatefulSet"), "apps/v1"),
+    **dict.fromkeys(("Job", "CronJob"), "batch/v1"),
+}
+
+
+def _owners(pod: Made, top: Json, jobs: Mapping[str, Json]) -> list[Json]:
+    """The owners of a pod, the direct one first: below a Deployment a ReplicaSet, below a CronJob a Job."""
+    direct = pod.body["metadata"]["ownerReferences"][0]
+    if direct["kind"] == top["kind"]:
+        return [top]
+    like = jobs.get(direct["name"])
+    return [stored(direct["apiVersion"], direct["kind"], direct["name"], above=top, like=like), top]
 
 
 def _grouped(placed: Sequence[Placed], namespace: str, pods: int) -> Workload:
@@ -106,11 +164,11 @@ def _grouped(placed: Sequence[Placed], namespace: str, pods: int) -> Workload:
     members: list[Member] = []
     groups: dict[str, PodGroup] = {}
     why = ""
-    for each in placed:
+    for number, each in enumerate(placed):
         if each.made.resource is not PODS:
             beside.append(each.made)
             continue
-        pod = _as_stored(each, namespace)
+        pod = _as_stored(each, namespace, number)
         answer = group(pod, _read(each))
         if names.POD_GROUP_NAME in (pod["metadata"].get("annotations") or {}):
             members.append(Member(each.made, None, template=each.template))
@@ -135,18 +193,24 @@ def _bound(pods: int, parts: int) -> None:
         raise Malformed(f"{pods} pods in {parts} parts; at most {_MOST_STEPS} as a product are simulated")
 
 
-def _as_stored(each: Placed, namespace: str) -> Json:
-    """Return a pod as the rules of grouping see it: with its namespace, a name and the UID of its owner."""
+def _as_stored(each: Placed, namespace: str, number: int) -> Json:
+    """Return a pod as the rules of grouping see it: with its namespace, a name and the UID of its owner.
+
+    ``number`` stands for the end of a generated name.
+    """
     meta = each.made.body["metadata"]
     owner = each.owners[0]["metadata"]
     references = [{**reference, "uid": owner["uid"]} for reference in meta["ownerReferences"]]
-    name = meta.get("name") or meta["generateName"].rstrip("-")
+    name = meta.get("name") or f"{meta['generateName']}{number}"
     known = {"name": name, "namespace": namespace, "uid": owner_of("v1", "Pod", name)["uid"]}
     return {**each.made.body, "metadata": {**meta, **known, "ownerReferences": references}}
 
 
 def _read(each: Placed) -> Read:
-    owners = {owner["metadata"]["uid"]: owner for owner in each.owners}
+    owners = {
+        owner["metadata"]["uid"]: Absent.FORBIDDEN if is_unread(owner["apiVersion"], owner["kind"]) else owner
+        for owner in each.owners
+    }
     top = each.owners[-1]
     # All pods come at once here, the launcher of an MPIJob too.
     launcher = ("batch", "Job", f"{top['metadata']['name']}-launcher")
@@ -174,6 +238,7 @@ class Passed:
     def __init__(self) -> None:
         self._without_pods: Counter[str] = Counter()
         self._without_controller: Counter[str] = Counter()
+        self._unknown: Counter[str] = Counter()
         self._made: Counter[str] = Counter()
         self._pods: Counter[str] = Counter()
         self._older: Counter[str] = Counter()
@@ -187,7 +252,9 @@ class Passed:
     def note(self, obj: Mapping[str, Any]) -> None:
         """Note an object that is neither created nor expanded."""
         has_pods = next(manifests.templates(obj), None) is not None
-        (self._without_controller if has_pods else self._without_pods)[_name(obj)] += 1
+        has_controller = "." in _name(obj)
+        counts = self._without_controller if has_pods else self._unknown if has_controller else self._without_pods
+        counts[_name(obj)] += 1
 
     def note_older(self, obj: Mapping[str, Any], version: str) -> None:
         """Note an object that is read as one of a newer version of its kind."""
@@ -211,6 +278,10 @@ class Passed:
         """Note a workload whose pods are made; ``about``: its kind, namespace and name."""
         self._made[_name(obj)] += 1
         self._pods[_name(obj)] += len(workload.members)
+        self.note_why(about, workload)
+
+    def note_why(self, about: str, workload: Workload) -> None:
+        """Note pods of a workload that get no PodGroup, unless each of them is scheduled alone."""
         if workload.why and workload.why != answers.told(Nothing(Why.ALONE)):
             self._not_grouped.append(f"{shown(about)}: {workload.why}")
 
@@ -229,9 +300,10 @@ class Passed:
     def lines(self) -> Iterator[str]:
         """Say what was passed over, a line for each reason."""
         if self._older:
-            yield f"read as newer versions, because a cluster refuses the older ones: {_counts(self._older)}"
+            yield f"read as newer versions: {_counts(self._older)}"
         if self._made:
-            named = [f"{count} {kind} ({self._pods[kind]} pods)" for kind, count in self._made.most_common()]
+            pods = {kind: f"{n} pod" if n == 1 else f"{n} pods" for kind, n in self._pods.items()}
+            named = [f"{count} {kind} ({pods[kind]})" for kind, count in self._made.most_common()]
             made = "pods made as the controllers would make them, with the PodGroups of 'translate --podgroup'"
             yield f"{made}: {', '.join(named)}"
         if self._admitted:
@@ -252,6 +324,9 @@ class Passed:
         if self._without_controller:
             why = "their pods are not made, because their controllers are not simulated"
             yield f"{why}: {_counts(self._without_controller)}"
+        if self._unknown:
+            why = "passed over, with any pods that their controllers make, which are not simulated"
+            yield f"{why}: {_counts(self._unknown)}"
 
 
 def _first(what: str, named: Sequence[str], plural: str) -> Iterator[str]:

@@ -30,10 +30,7 @@ def expand(app: Json, charge: Charge) -> Iterator[Placed]:
         return
     for role, count in (("driver", 1), ("executor", number(child(spec, "executor"), "instances", "spec.executor", 1))):
         path = f"spec.{role}"
-        written = child(spec, role) or {}
-        if not isinstance(written, Mapping):
-            raise Malformed(f"{path} is {shown(repr(written))}; an object is allowed")
-        template = read_template(_pod(spec, written, role, path), path)
+        template = read_template(_pod(spec, role, path), path)
         charge(count, f"{path}.instances", template)
         for index in range(count):
             pod = f"{name}-driver" if role == "driver" else f"{name}-exec-{index + 1}"
@@ -41,7 +38,16 @@ def expand(app: Json, charge: Charge) -> Iterator[Placed]:
             yield placed([app], template, name=pod, labels=labels)
 
 
-def _pod(spec: Json, written: Json, role: str, path: str) -> dict[str, Any]:
+def templates(spec: Json, path: str) -> Iterator[tuple[str, Json]]:
+    """Yield the pods of driver and executor, with their paths. Raises Malformed."""
+    for role in ("driver", "executor"):
+        yield f"{path}.{role}", _pod(spec, role, f"{path}.{role}")
+
+
+def _pod(spec: Json, role: str, path: str) -> dict[str, Any]:
+    written = child(spec, role) or {}
+    if not isinstance(written, Mapping):
+        raise Malformed(f"{path} is {shown(repr(written))}; an object is allowed")
     requests: dict[str, Any] = {
         "cpu": str(written.get("coreRequest") or written.get("cores") or 1),
         "memory": str(_memory(spec, written, path)),

@@ -81,6 +81,18 @@ def _one_workflow(cron: Json) -> Sequence[Json]:
     return _workflow(_placed({**one, "spec": spec["workflowSpec"]}, cron))
 
 
+def _spark(scheduled: Json) -> Sequence[Json]:
+    """One SparkApplication of a ScheduledSparkApplication."""
+    spec, meta = child(scheduled, "spec"), child(scheduled, "metadata")
+    if child(spec, "suspend") is True:
+        return []
+    if not isinstance(child(spec, "template"), Mapping):
+        raise Malformed(f"spec.template is {shown(repr(child(spec, 'template')))}; an object is allowed")
+    name = child(meta, "name") or child(meta, "generateName")
+    one = {"apiVersion": scheduled["apiVersion"], "kind": "SparkApplication", "metadata": {"name": f"{name}-0"}}
+    return [_placed({**one, "spec": spec["template"]}, scheduled)]
+
+
 def _placed(obj: Json, wrapper: Json) -> Json:
     namespace = child(child(wrapper, "metadata"), "namespace")
     meta = child(obj, "metadata")
@@ -94,6 +106,7 @@ _WRAPPERS: Final[Mapping[tuple[str, str], Callable[[Json], Sequence[Json]]]] = {
     ("workload.codeflare.dev", "AppWrapper"): _components,
     ("disaggregatedset.x-k8s.io", "DisaggregatedSet"): _roles,
     ("batch.volcano.sh", "CronJob"): _volcano_job,
+    ("sparkoperator.k8s.io", "ScheduledSparkApplication"): _spark,
     ("argoproj.io", "CronWorkflow"): _one_workflow,
     ("argoproj.io", "Workflow"): _workflow,
 }

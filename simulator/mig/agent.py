@@ -1,7 +1,7 @@
 """One incarnation of an agent that makes MIG slices: its real steps, reports and watches on a simulated machine.
 
-``Carver`` and ``Publishing`` are the agent's own (nodeagent/). The device plug-in is played: it lists the slices that
-are there, and sends the list when slices or ``withdrawn`` have changed.
+``GpuPartitioner`` and ``Publishing`` are the agent's own (nodeagent/). The device plug-in is played: it lists the
+slices that are there, and sends the list when slices or ``withdrawn`` have changed.
 
 What kubelet knows of MIG slices: the list that the plug-in sent it, and what it shows of pods and devices.
 
@@ -25,10 +25,9 @@ from kube.watch.reflector import Reflector
 from kube.watch.signal import Signal
 from nodeagent.core.devices import Card
 from nodeagent.core.mig_partitioning import NotDone, Outcome
-from nodeagent.kubeletapi.client import Life, Unanswered
-from nodeagent.kubeletapi.podresources import Devices, PodDevices
-from nodeagent.mig.partitioning import Carver, DeviceLists, Driver
-from nodeagent.report.books import Books
+from nodeagent.kubeletapi.client import Devices, Life, PodDevices, Unanswered
+from nodeagent.mig.partitioning import DeviceLists, Driver, GpuPartitioner
+from nodeagent.report.devices import Books
 from nodeagent.report.gpunode import Publishing
 from simulator.mig.hardware import CARD_MIB, PRODUCT, SlicedMachine
 from simulator.nodes.device_manager import Device
@@ -59,7 +58,7 @@ class KubeletSide:
     def __post_init__(self) -> None:
         self._plain = self.kubelet.devices
 
-    def witnessed(self, record: Record) -> None:
+    def recorded(self, record: Record) -> None:
         """Take what happened on a machine."""
         if isinstance(record, Held) and record.node == self.kubelet.shape.name:
             self._shown_s[record.pod_uid] = anyio.current_time() + self.rng.uniform(0.0, _SHOWN_S)
@@ -138,9 +137,9 @@ class Around:
 
 
 class MigAgent:
-    """Runs until it is cancelled. ``carver`` makes what does the steps: tests plant mistakes."""
+    """Runs until it is cancelled. ``partitioner`` makes what does the steps: tests plant mistakes."""
 
-    def __init__(self, around: Around, carver: type[Carver] = Carver) -> None:
+    def __init__(self, around: Around, partitioner: type[GpuPartitioner] = GpuPartitioner) -> None:
         self._around = around
         self._publishing = Publishing(around.api, node=around.node, rng=around.rng)
         self._books = Books(Signal())
@@ -153,7 +152,7 @@ class MigAgent:
             field_selector=f"spec.nodeName={around.node}",
             rng=around.rng,
         )
-        self.carver = carver(
+        self.partitioner = partitioner(
             around.driver,
             around.kubelet,
             gpu_node=self._asked,
@@ -161,7 +160,7 @@ class MigAgent:
             told=self._tell,
             heard=self._heard,
         )
-        self._publishing.before_first = self.carver.seed
+        self._publishing.before_first = self.partitioner.seed
 
     async def run(self) -> None:
         """Do all of it until cancelled."""
@@ -173,22 +172,23 @@ class MigAgent:
             tasks.start_soon(self._publishing.run)
             tasks.start_soon(self._serve)
             await self._publishing.nodes.synced.wait()
-            tasks.start_soon(self.carver.run)
+            tasks.start_soon(self.partitioner.run)
 
     async def _serve(self) -> None:
         """Be the plug-in: read the driver, and send what kubelet does not know yet."""
         around, sent = self._around, object()
         while True:
-            generation, now = self.carver.generation, (self.carver.withdrawn, around.kubelet.life())
+            generation, now = self.partitioner.generation, (self.partitioner.withdrawn, around.kubelet.life())
             if (generation, now) != sent:
                 with contextlib.suppress(NotDone):
                     await around.driver.read()
-                    self.carver.taken(generation)
-                    around.listed(around.machine.devices(), self.carver.withdrawn)
+                    self.partitioner.taken(generation)
+                    around.listed(around.machine.devices(), self.partitioner.withdrawn)
                     sent = (generation, now)
             await anyio.sleep(_LOOK_S)
 
-    # --- what the carver asks and tells ------------------------------------------------------------------------------
+    # --- what the partitioner asks and tells
+    # ------------------------------------------------------------------------------
 
     @property
     def is_offered(self) -> bool:
@@ -221,4 +221,4 @@ class MigAgent:
             )
             for index, (uuid, instances) in enumerate(self._around.machine.cards.items())
         )
-        self._publishing.tell(cards=cards, slices=self.carver.reports, agent=AgentStatus(plugin_mode=PLUGIN_OWN))
+        self._publishing.tell(cards=cards, slices=self.partitioner.reports, agent=AgentStatus(plugin_mode=PLUGIN_OWN))

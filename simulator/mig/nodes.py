@@ -19,7 +19,7 @@ from kube.client import errors
 from kube.client.api import Api
 from kube.client.resources import NODES
 from kube.client.retry import Retry
-from nodeagent.mig.partitioning import Carver
+from nodeagent.mig.partitioning import GpuPartitioner
 from simulator.apiserver.transport import MemoryTransport
 from simulator.mig.agent import Around, KubeletSide, MigAgent
 from simulator.mig.hardware import Driver, SlicedMachine, SlicedNode
@@ -35,13 +35,13 @@ _TELLS_S: Final = 10.0
 
 
 class SlicedRuntime:
-    """One node of a cluster that is ready. ``carver`` makes what does the agent's steps."""
+    """One node of a cluster that is ready. ``partitioner`` makes what does the agent's steps."""
 
-    def __init__(self, node: SlicedNode, world: World, carver: type[Carver]) -> None:
+    def __init__(self, node: SlicedNode, world: World, partitioner: type[GpuPartitioner]) -> None:
         self.node = node
         self.kubelet: Kubelet = world.nodes[node.node]
         self._world = world
-        self._carver = carver
+        self._partitioner = partitioner
         self._source = f"{world.settings.seed}/mig/{node.node}"
         self._rng = random.Random(self._source)
         self.machine = SlicedMachine(node, world.settings.seed, self._users)
@@ -62,7 +62,7 @@ class SlicedRuntime:
         self.machine.changed = self._changed
         self.machine.destroyed = self._destroyed
         self.kubelet.intake.is_refused = self._refuses
-        world.nodes.witness.listeners.append(self.side.witnessed)
+        world.nodes.ground_truth.listeners.append(self.side.recorded)
 
     async def run(self) -> None:
         """Live until cancelled."""
@@ -126,7 +126,7 @@ class SlicedRuntime:
             )
             with anyio.CancelScope() as scope:
                 self._scope = scope
-                self.agent = MigAgent(around, self._carver)
+                self.agent = MigAgent(around, self._partitioner)
                 await self.agent.run()
             await anyio.sleep(_LOOK_S)
 
@@ -153,7 +153,7 @@ class SlicedRuntime:
     # --- what is between hardware, plug-in and kubelet ---------------------------------------------------------------
 
     def _users(self) -> set[str]:
-        running = self.kubelet.intake.witness.running
+        running = self.kubelet.intake.ground_truth.running
         return {uuid for each in running if each.node == self.node.node for uuid in each.devices}
 
     def _changed(self) -> None:
@@ -166,7 +166,7 @@ class SlicedRuntime:
 
     def _refuses(self, device: Device) -> bool:
         """Whether the plug-in refuses to hand a device out: it is withdrawn, or nobody answers."""
-        return device.is_slice and (self.agent is None or device.uuid in self.agent.carver.withdrawn)
+        return device.is_slice and (self.agent is None or device.uuid in self.agent.partitioner.withdrawn)
 
     def _listed(self, devices: Sequence[Device], withdrawn: Collection[str]) -> None:
         self._lists.append((devices, withdrawn))
@@ -210,9 +210,11 @@ def _shows(amounts: Mapping[str, Any] | None, counts: Mapping[str, int]) -> bool
 class SlicedNodes:
     """All of them. ``of``: by name."""
 
-    def __init__(self, nodes: Sequence[SlicedNode], world: World, carver: type[Carver] = Carver) -> None:
+    def __init__(
+        self, nodes: Sequence[SlicedNode], world: World, partitioner: type[GpuPartitioner] = GpuPartitioner
+    ) -> None:
         self._world = world
-        self.of: Mapping[str, SlicedRuntime] = {node.node: SlicedRuntime(node, world, carver) for node in nodes}
+        self.of: Mapping[str, SlicedRuntime] = {node.node: SlicedRuntime(node, world, partitioner) for node in nodes}
 
     def begin(self) -> None:
         """Have them live until the cluster ends."""

@@ -78,7 +78,7 @@ Listener = Callable[[Record], None]
 
 
 @dataclass(slots=True)
-class Witness:
+class GroundTruth:
     """Keeps the records and tells listeners of each at once."""
 
     history: list[Record] = field(default_factory=list)
@@ -115,7 +115,7 @@ _decode: Final = msgspec.json.Decoder(Record).decode
 
 
 class Recording:
-    """A listener of a witness that appends to a file; a context manager."""
+    """A listener of a device report that appends to a file; a context manager."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,11 +1,12 @@
 """One simulated machine with its kubelet, and the faults that a test gives it.
 
-It decides as kubelet does and trusts no scheduler. The witness learns at once what it starts; the API server learns it
-later, or never. It shares the pod stream and the writers with other nodes (simulator/nodes/node_set.py).
+It decides as kubelet does and trusts no scheduler. The device report learns at once what it starts; the API server
+learns it later, or never. It shares the pod stream and the writers with other nodes (simulator/nodes/node_set.py).
 """
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -14,12 +15,14 @@ from typing import Any, Final
 import anyio
 from anyio.abc import TaskGroup
 
+from kube.client import errors
 from kube.client.api import Api
 from kube.client.clock import Clock
-from simulator.nodes import containers, node_object, pod_worker
+from kube.client.resources import NODES
+from simulator.nodes import containers, node_object, pod_admission, pod_worker
 from simulator.nodes.api_access import PodIdentity, Reporter
 from simulator.nodes.device_manager import Checkpoints, Device, DeviceManager, make_devices, shuffled
-from simulator.nodes.ground_truth import Started, Stopped, Witness
+from simulator.nodes.ground_truth import GroundTruth, Started, Stopped
 from simulator.nodes.pod_admission import Intake, Refusal
 from simulator.nodes.pod_worker import Life, PodWorker
 from simulator.nodes.shape import NO_FAULT, KubeletSettings, NodeShape, ReservationFault
@@ -39,7 +42,7 @@ class Surroundings:
     api: Api
     identity: PodIdentity
     clock: Clock
-    witness: Witness
+    ground_truth: GroundTruth
     settings: KubeletSettings
     writers: anyio.CapacityLimiter
     seed: int
@@ -66,7 +69,7 @@ class Kubelet:
         self.rng = random.Random(f"{around.seed}/{shape.name}")
         self.devices = make_devices(shape, seed=around.seed)
         self.labels = node_object.labels(shape)
-        self.intake = Intake(shape, self.labels, self._device_manager(around), around.witness)
+        self.intake = Intake(shape, self.labels, self._device_manager(around), around.ground_truth)
         self._around = around
         #: How often the machine was replaced by another one.
         self.refits = 0
@@ -282,6 +285,8 @@ class Kubelet:
         self.pod_changed(pod)
 
     async def _run_pod(self, worker: PodWorker) -> None:
+        if not pod_admission.is_selected(worker.pod, self.labels):
+            await self._read_labels()
         refusal = self.intake.admit(worker.pod)
         if refusal is not None:
             worker.is_refused = True
@@ -290,6 +295,12 @@ class Kubelet:
             return
         await anyio.sleep(self.faults.slow_start_s)
         await worker.run()
+
+    async def _read_labels(self) -> None:
+        """Take the labels of the Node object, which anybody may have changed since it was registered."""
+        with contextlib.suppress(errors.ApiError):
+            node = await self._around.api.get(NODES, self.shape.name)
+            self.labels = self.intake.labels = node.metadata.labels or {}
 
     def _refused(self, pod: Pod, lives: Iterable[Life], refusal: Refusal) -> dict[str, Any]:
         return pod_worker.refused(pod, lives, refusal.reason, refusal.message, now=self.now())
@@ -333,12 +344,21 @@ class Kubelet:
         """Read the ConfigMaps and Secrets that a container's environment is made from."""
         return await self._line.sources(pod, container)
 
-    async def run_process(self, pod: Pod, life: Life, env: dict[str, str], devices: tuple[Device, ...]) -> int:
-        """Run a container's process to its end, its own or a violent one."""
+    async def run_process(
+        self,
+        pod: Pod,
+        life: Life,
+        env: dict[str, str],
+        devices: tuple[Device, ...],
+        *,
+        report: Callable[[], Awaitable[None]],
+    ) -> int:
+        """Run a container's process to its end, its own or a violent one. ``report``: tells that it runs."""
         key = (pod.metadata.uid, life.name)
         with anyio.CancelScope() as scope:
             self._processes[key] = scope
             try:
+                await report()
                 return await self._process(pod, life, env, devices)
             finally:
                 del self._processes[key]
@@ -355,7 +375,7 @@ class Kubelet:
     def container_started(self, pod: Pod, life: Life, seen: tuple[Device, ...]) -> None:
         """Take down that a container's process began."""
         uid = pod.metadata.uid
-        self._around.witness.record(
+        self._around.ground_truth.record(
             Started(
                 at_s=anyio.current_time(),
                 node=self.shape.name,
@@ -372,7 +392,7 @@ class Kubelet:
     def container_stopped(self, pod: Pod, life: Life) -> None:
         """Take down that a container's process is gone."""
         now_s, uid = anyio.current_time(), pod.metadata.uid
-        self._around.witness.record(Stopped(at_s=now_s, node=self.shape.name, pod_uid=uid, container=life.name))
+        self._around.ground_truth.record(Stopped(at_s=now_s, node=self.shape.name, pod_uid=uid, container=life.name))
 
     def pod_ended(self, pod: Pod) -> None:
         """All containers have ended: the pod's devices and resources are free again."""

@@ -28,7 +28,7 @@ from kube.watch.reflector import Reflector
 from simulator.nodes import node_object
 from simulator.nodes.api_access import PodIdentity, always
 from simulator.nodes.device_manager import Checkpoints, Device
-from simulator.nodes.ground_truth import Witness
+from simulator.nodes.ground_truth import GroundTruth
 from simulator.nodes.kubelet import Kubelet, Surroundings
 from simulator.nodes.shape import KubeletSettings, NodeShape
 from wire import names
@@ -59,13 +59,13 @@ class NodeSet:
         *,
         clock: Clock,
         seed: int,
-        witness: Witness | None = None,
+        ground_truth: GroundTruth | None = None,
         reservation_identity: PodIdentity | None = None,
         settings: KubeletSettings = _DEFAULTS,
         checkpoints: Checkpoints | None = None,
     ) -> None:
         rng = random.Random(f"{seed}/nodes")
-        self.witness = witness or Witness()
+        self.ground_truth = ground_truth or GroundTruth()
         self._settings = settings
         self._clock = clock
         self._api = Api(transport, retry=Retry(rng))
@@ -75,7 +75,7 @@ class NodeSet:
             api=self._api,
             identity=reservation_identity or always(transport),
             clock=clock,
-            witness=self.witness,
+            ground_truth=self.ground_truth,
             settings=settings,
             writers=self._writers,
             seed=seed,
@@ -184,7 +184,7 @@ class NodeSet:
     async def _heartbeats(self) -> None:
         """Renew each node's lease once a period, spread over it; a node that was given up meanwhile says how it is."""
         pause_s = self._settings.lease_period_s / max(1, len(self.kubelets))
-        while True:
+        while self.kubelets:
             for kubelet in self.kubelets.values():
                 await anyio.sleep(pause_s)
                 if kubelet.is_answering:

@@ -16,7 +16,7 @@ import msgspec
 
 from simulator.nodes import containers
 from simulator.nodes.device_manager import Device, DeviceManager, Shortage
-from simulator.nodes.ground_truth import Freed, Held, Refused, Witness
+from simulator.nodes.ground_truth import Freed, GroundTruth, Held, Refused
 from simulator.nodes.shape import NodeShape
 from wire import names, quantity
 from wire.core import Container, Pod
@@ -46,8 +46,7 @@ def allocatable(shape: NodeShape) -> dict[str, int]:
 
 def judge(pod: Pod, active: Iterable[Pod], shape: NodeShape, labels: Mapping[str, str]) -> Refusal | None:
     """Judge a pod against the pods that are still active on the node (admitted, and not all containers ended)."""
-    selector = pod.spec.node_selector or {}
-    if any(labels.get(key) != value for key, value in selector.items()):
+    if not is_selected(pod, labels):
         return Refusal("NodeAffinity", "Pod was rejected: Predicate NodeAffinity failed: node(s) didn't match")
     others = [requests(other) for other in active]
     asked = requests(pod)
@@ -58,6 +57,11 @@ def judge(pod: Pod, active: Iterable[Pod], shape: NodeShape, labels: Mapping[str
             message = f"Pod was rejected: Node didn't have enough resource: {resource}, {detail}"
             return Refusal(f"OutOf{resource}", message)
     return None
+
+
+def is_selected(pod: Pod, labels: Mapping[str, str]) -> bool:
+    """Whether a node with these labels is one that the pod's nodeSelector takes."""
+    return all(labels.get(key) == value for key, value in (pod.spec.node_selector or {}).items())
 
 
 def requests(pod: Pod) -> dict[str, int]:
@@ -116,7 +120,7 @@ class Intake:
     shape: NodeShape
     labels: Mapping[str, str]
     manager: DeviceManager
-    witness: Witness
+    ground_truth: GroundTruth
     #: How many of the next pods are refused (a fault).
     reject_next: int = 0
     #: Whether the device plugin is away: no device can be given out (a fault).
@@ -177,7 +181,7 @@ class Intake:
     def _release(self, uid: str) -> None:
         self._lagging.pop(uid, None)
         self.manager.free(uid)
-        self.witness.record(Freed(at_s=anyio.current_time(), node=self.shape.name, pod_uid=uid))
+        self.ground_truth.record(Freed(at_s=anyio.current_time(), node=self.shape.name, pod_uid=uid))
 
     def forget(self, order: tuple[Device, ...]) -> None:
         """Lose the checkpoint: all pods are admitted again, and the devices come in another order."""
@@ -223,7 +227,7 @@ class Intake:
 
     def _refused(self, uid: str, refusal: Refusal) -> Refusal:
         at_s, node = anyio.current_time(), self.shape.name
-        self.witness.record(Refused(at_s=at_s, node=node, pod_uid=uid, reason=refusal.reason))
+        self.ground_truth.record(Refused(at_s=at_s, node=node, pod_uid=uid, reason=refusal.reason))
         return refusal
 
     def _judge(self, pod: Pod) -> Refusal | None:
@@ -266,7 +270,9 @@ class Intake:
     def _tell_devices(self, uid: str) -> None:
         if held := self.manager.held_by_pod(uid):
             devices = tuple(device.uuid for device in held)
-            self.witness.record(Held(at_s=anyio.current_time(), node=self.shape.name, pod_uid=uid, devices=devices))
+            self.ground_truth.record(
+                Held(at_s=anyio.current_time(), node=self.shape.name, pod_uid=uid, devices=devices)
+            )
 
 
 def _by_claim(pod: Pod) -> set[tuple[str, str]]:

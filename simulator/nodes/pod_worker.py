@@ -6,13 +6,13 @@ The status that a kubelet reports for a pod, made from the lives of its containe
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import anyio
 
-from kube.client.backoff import Backoff
+from kube.client.retry import Backoff
 from simulator.nodes import containers
 from simulator.nodes.containers import MissingSource, UnknownDevice
 from simulator.nodes.device_manager import Device
@@ -223,8 +223,16 @@ class Machine(Protocol):
         """Read the ConfigMaps and Secrets that a container's environment is made from."""
         ...
 
-    async def run_process(self, pod: Pod, life: Life, env: dict[str, str], devices: tuple[Device, ...]) -> int:
-        """Run a container's process to its end."""
+    async def run_process(
+        self,
+        pod: Pod,
+        life: Life,
+        env: dict[str, str],
+        devices: tuple[Device, ...],
+        *,
+        report: Callable[[], Awaitable[None]],
+    ) -> int:
+        """Run a container's process to its end. ``report``: tells that it runs."""
         ...
 
     def container_started(self, pod: Pod, life: Life, seen: tuple[Device, ...]) -> None:
@@ -476,8 +484,7 @@ class PodWorker:
         life.run(self.machine.now())
         self.machine.container_started(self.pod, life, seen)
         try:
-            await self.report()
-            return await self.machine.run_process(self.pod, life, env, seen)
+            return await self.machine.run_process(self.pod, life, env, seen, report=self.report)
         finally:
             self.machine.container_stopped(self.pod, life)
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kube.client.backoff import BackoffRange
+from kube.client.retry import BackoffRange
 from wire import names, quantity
 
 

@@ -27,7 +27,7 @@ from gpu.grant import Charged, render_charged
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert.owners import controller_uid
 from scheduler.core.decide.allowance import Limits
-from scheduler.core.filters.pod_terms import takes
+from scheduler.core.filters.pod_rule import takes
 from scheduler.core.model.devices import SliceRecord
 from scheduler.core.model.plan import (
     Attempt,
@@ -54,8 +54,9 @@ from simulator.offline.claims import DeviceClaims
 from wire import names
 from wire.core import Pod, PodStatus
 from wire.rfc3339 import rfc3339
+from wire.units import SECOND_NS
 
-#: By ``RoomFacts.asked`` None: all victims count as asked to go, since they go at once.
+#: By ``PreemptionFacts.asked`` None: all victims count as asked to go, since they go at once.
 _ALL_ASKED: Final = None
 
 
@@ -64,7 +65,7 @@ class Evictions:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        facts = cluster.snapshot().room_facts
+        facts = cluster.snapshot().preemption_facts
         self._facts = msgspec.structs.replace(facts, asked=_ALL_ASKED)
         self._labels = dict(facts.labels)
         self._evicted = dict(facts.evicted)
@@ -84,7 +85,7 @@ class Evictions:
                 evicted=dict(self._evicted),
                 budgets=tuple(self._budgets),
             )
-            self._cluster.note_room_facts(self._facts)
+            self._cluster.note_preemption_facts(self._facts)
 
     def is_allowed(self, pod: PodRecord) -> bool:
         """Whether budgets let a pod be evicted now."""
@@ -191,15 +192,13 @@ def _unwritten(found: Mapping[str, str] | None) -> dict[str, str] | None:
     return {key: text for key, text in found.items() if key not in _WRITTEN and not key.startswith(_PREFIXES)} or None
 
 
-_S: Final = 1_000_000_000
-
-
 class Shell:
     """A cluster and its pods. ``pods``: the objects, by UID, that it was counted from. ``wall_s``: the wall clock.
 
     ``current``: by the UID of a pod of the beginning, that of the pod which has its place now; None: nobody has.
     ``evictions``: pods that were evicted for others so far, those of broken gangs included. ``others_gone``: pods of
-    other schedulers that a drain took away.
+    other schedulers that a drain took away. ``room``: by the UID of a pod that was evicted for others, theirs.
+    ``placed_s``: when pods got a node (wall clock). UIDs of both are those of the beginning.
     """
 
     def __init__(self, cluster: Cluster, pods: Iterable[Pod], *, wall_s: int) -> None:
@@ -215,6 +214,8 @@ class Shell:
         self.current: dict[str, str | None] = {uid: uid for uid in self._pods}
         self._origins = {uid: uid for uid in self._pods}
         self.evictions = 0
+        self.room: dict[str, tuple[str, ...]] = {}
+        self.placed_s: dict[str, int] = {}
         self.others_gone = 0
         self._made = 0
         #: Gangs (namespace and PodGroup) of which a pod has succeeded.
@@ -313,11 +314,15 @@ class Shell:
         held = self._books.join(waiting, node, devices)
         record = msgspec.structs.replace(seen.record, cls=cls, held=held)
         self._pods[uid] = pod
+        self.placed_s[self._origins[uid]] = self.wall_s
         self.cluster.take_pod(msgspec.structs.replace(seen, record=record))
         self._evictions.started(record)
 
     def _nominate(self, nomination: Nomination) -> None:
         self.cluster.commits.nominations.put(nomination)
+        takers = tuple(self._origins.get(place.pod_uid, place.pod_uid) for place in nomination.places)
+        for victim in nomination.victims:
+            self.room.setdefault(self._origins[victim.pod_uid], takers)
         self._evict(nomination.victims)
 
     def _release(self, entry: Evict) -> bool:
@@ -402,7 +407,7 @@ class Shell:
             self._evictions.note()
 
     def _now(self) -> str:
-        return rfc3339(self.wall_s * _S)
+        return rfc3339(self.wall_s * SECOND_NS)
 
     def _next_rv(self) -> str:
         self._rv += 1
@@ -418,7 +423,7 @@ LONGEST_S: Final = 300
 #: Decisions that are made at most: enough for some 100,000 pods.
 MOST_ROUNDS: Final = 20_000
 #: Nothing that began before this matters: a clock that starts at 0 would have no past.
-_BEGIN_NS: Final = 86_400 * _S
+_BEGIN_NS: Final = 86_400 * SECOND_NS
 #: Counts in reasons are not renewed: nobody reads them while it goes on.
 _LIMITS: Final = Limits(retold=0)
 
@@ -437,19 +442,19 @@ class Rest(msgspec.Struct, frozen=True, kw_only=True):
 def settle(shell: Shell, *, most_rounds: int = MOST_ROUNDS, told: Callable[[int], None] = lambda _rounds: None) -> Rest:
     """Decide until nothing changes any more. ``told``: of each round."""
     cluster, begin_wall_s = shell.cluster, shell.wall_s
-    now_ns, until_ns = _BEGIN_NS, _BEGIN_NS + LONGEST_S * _S
+    now_ns, until_ns = _BEGIN_NS, _BEGIN_NS + LONGEST_S * SECOND_NS
     for number in range(1, most_rounds + 1):
         told(number)
-        shell.wall_s = begin_wall_s + (now_ns - _BEGIN_NS) // _S
+        shell.wall_s = begin_wall_s + (now_ns - _BEGIN_NS) // SECOND_NS
         plan = cluster.decide(now_ns, _LIMITS, wall_s=shell.wall_s)
         if shell.carry_out(plan) or (plan.wake_at_ns is not None and plan.wake_at_ns <= now_ns):
             continue
         if _note_broken_gangs(shell, now_ns):
             continue
         if plan.wake_at_ns is None or plan.wake_at_ns > until_ns:
-            return Rest(is_at_rest=True, rounds=number, passed_s=(now_ns - _BEGIN_NS) // _S)
+            return Rest(is_at_rest=True, rounds=number, passed_s=(now_ns - _BEGIN_NS) // SECOND_NS)
         now_ns = plan.wake_at_ns
-    return Rest(is_at_rest=False, rounds=most_rounds, passed_s=(now_ns - _BEGIN_NS) // _S)
+    return Rest(is_at_rest=False, rounds=most_rounds, passed_s=(now_ns - _BEGIN_NS) // SECOND_NS)
 
 
 def _note_broken_gangs(shell: Shell, now_ns: int) -> bool:

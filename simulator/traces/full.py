@@ -70,7 +70,7 @@ async def replay_in_full(
 
 def _settings(strategies: Strategies, seed: int) -> WorldSettings:
     scheduler = SchedulerSettings(
-        decisions=Settings(gpu_strategy=strategies.gpu, cpu_strategy=strategies.cpu, berths_percent=0),
+        decisions=Settings(gpu_strategy=strategies.gpu, cpu_strategy=strategies.cpu, reserved_nodes_percent=0),
         scores=records.REPLAYED,
         pricing=PricingSettings(look_s=_NEVER_S),
     )

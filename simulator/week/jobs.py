@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from scheduler.core.convert.queues import queue_record
+from scheduler.core.convert.pod_groups import queue_record
 from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.quota import QueueRecord
 from scheduler.core.model.records import Held, PodRecord

@@ -23,7 +23,7 @@ import msgspec
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Attempt, Bind, Explain, Gang, GiveUp, Hold, Join, Nominate, Placement, Plan
-from scheduler.core.model.preemption import Ended, Nomination, RoomFacts, RoomSettings
+from scheduler.core.model.preemption import Ended, Nomination, PreemptionFacts, PreemptionSettings
 from scheduler.core.model.records import NodeRecord, PodRecord, SeenPod
 from scheduler.core.model.settings import Settings
 from scheduler.core.preemption.nomination_record import Record, evictions
@@ -35,6 +35,7 @@ from simulator.week import jobs as objects
 from simulator.week.jobs import DAY_H, HOUR_S, Job, arrivals
 from simulator.week.tally import Hour, OfGroup, Tally
 from simulator.week.workload import Workload
+from wire.units import SECOND_NS
 
 #: A controller makes the pods of an evicted job again after so long.
 AGAIN_S: Final = 1
@@ -72,7 +73,7 @@ class Shell:
         self._of_pod: dict[str, _State] = {}
         #: When pods of each owner were evicted for others.
         self._evicted: dict[str, tuple[int, ...]] = {}
-        self._facts = RoomFacts(settings=cluster.settings.room)
+        self._facts = PreemptionFacts(settings=cluster.settings.preemption_settings)
         #: Victims of nominations that stand, by id.
         self._victims: dict[str, set[str]] = {}
         self.nominations = 0
@@ -148,12 +149,12 @@ class Shell:
             self._later(state.left_s, lambda: self._end(state, start))
 
     # --- preemption ---------------------------------------------------------------------------------------------
-    def note_facts(self, settings: RoomSettings) -> None:
+    def note_facts(self, settings: PreemptionSettings) -> None:
         """Tell the core who was evicted within the hour."""
         found = evictions(Record(evicted=self._evicted), now_s=jobs.wall_s(self.now_s))
         if found != self._facts.evicted:
-            self._facts = RoomFacts(version=self._facts.version + 1, evicted=found, settings=settings)
-            self.cluster.note_room_facts(self._facts)
+            self._facts = PreemptionFacts(version=self._facts.version + 1, evicted=found, settings=settings)
+            self.cluster.note_preemption_facts(self._facts)
         self._evicted = {owner: times for owner, times in self._evicted.items() if owner in found}
 
     def _preempt(self, nomination: Nomination) -> None:
@@ -230,7 +231,6 @@ TICK_S: Final = 30
 SAMPLE_S: Final = 900
 _DAY_S: Final = DAY_H * HOUR_S
 _BEFORE_DAYS: Final = 1
-_S: Final = 1_000_000_000
 #: Decisions on one moment, as long as one has more to do.
 _AT_ONCE: Final = 20
 
@@ -330,8 +330,8 @@ class _Run:
 
     def _decide(self) -> int | None:
         """Decide until nothing more is to be done now; return when to decide again without an event."""
-        now_ns = (self._now_s + _BEFORE_DAYS * _DAY_S + 1) * _S
-        self.shell.note_facts(self._settings.room)
+        now_ns = (self._now_s + _BEFORE_DAYS * _DAY_S + 1) * SECOND_NS
+        self.shell.note_facts(self._settings.preemption_settings)
         has_done, plan = False, Plan()
         for _ in range(_AT_ONCE):
             plan = self.cluster.decide(now_ns, wall_s=objects.wall_s(self._now_s))
@@ -341,7 +341,7 @@ class _Run:
                 break
         if has_done:
             return self._now_s + TICK_S
-        return None if plan.wake_at_ns is None else self._now_s - (now_ns - plan.wake_at_ns) // _S
+        return None if plan.wake_at_ns is None else self._now_s - (now_ns - plan.wake_at_ns) // SECOND_NS
 
     def _sample(self) -> None:
         queues = self.cluster.queues

@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 
-from admission.raw_pod import Bounds
 from admission.review import PodAdmission
 from admission.settings import Settings
 from tests.admission.pods import Raw, half, pod, review
 from tests.calls import calls
 from wire import names
 
-BOUNDS = Bounds()
 EXPRESSION = {"key": "k", "operator": "Exists"}
 
 

@@ -14,6 +14,7 @@ from admission.raw_pod import Bounds
 from admission.review import PodAdmission
 from admission.settings import Settings
 from tests.calls import calls
+from tests.quick import few
 from wire import names
 
 Manifest = dict[str, Any]
@@ -58,7 +59,7 @@ def _calls(pod: Manifest) -> int:
 
 
 @pytest.mark.parametrize("wide", _WIDE.values(), ids=_WIDE)
-@pytest.mark.parametrize("least", [48, 400])
+@pytest.mark.parametrize("least", few([48, 400], 2))
 def test_twice_the_pod_takes_no_more_than_twice_the_calls(wide: Callable[[int], Manifest], least: int) -> None:
     small, double, fourfold = (_calls(wide(least * factor)) for factor in (1, 2, 4))
 
@@ -66,7 +67,7 @@ def test_twice_the_pod_takes_no_more_than_twice_the_calls(wide: Callable[[int], 
     assert fourfold <= 2.6 * double + 2000
 
 
-@pytest.mark.parametrize("wide", _WIDE.values(), ids=_WIDE)
+@pytest.mark.parametrize("wide", few(_WIDE.values(), 3), ids=_WIDE)
 def test_a_wide_pod_costs_little_more_than_to_read_it(wide: Callable[[int], Manifest]) -> None:
     """Calls don't tell what a call into C costs. Margins are wide: 3 to 44 times were seen."""
     admission = PodAdmission(_UNBOUNDED, rng=random.Random(1))
@@ -82,6 +83,7 @@ def test_a_wide_pod_costs_little_more_than_to_read_it(wide: Callable[[int], Mani
     assert judging < 200 * reading + 100_000_000
 
 
+@pytest.mark.thorough
 def test_eight_times_the_containers_with_slices_take_no_more_than_16_times_the_time() -> None:
     """Looked up in C, so no calls tell. 8 times were seen, and 38 where each container is sought among all."""
     admission = PodAdmission(_UNBOUNDED, rng=random.Random(1))

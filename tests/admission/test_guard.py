@@ -1,12 +1,16 @@
+"""System priority classes are not for a tenant's GPU pods."""
+
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
 
-from admission import guard as device_guard
+from admission import handover
 from admission.raw_pod import asks_for_gpu
-from admission.settings import Guard
+from admission.review import PodAdmission
+from admission.settings import Guard, Settings
 from tests.admission.pods import Raw, container, env, pod
 from wire import names
 
@@ -92,12 +96,12 @@ def test_what_becomes_of_the_variable(
 ) -> None:
     raw = pod(initContainers=[container("i")])
     raw["spec"][kind][0] |= {"env": entries, "resources": resources}
-    assert env(device_guard.guarded(raw, shared=set(), guard=guard), kind=kind) == expected
+    assert env(handover.guarded(raw, shared=set(), guard=guard), kind=kind) == expected
 
 
 def test_a_void_stands_before_everything_that_may_refer_to_it() -> None:
     raw = pod(container(env=[{"name": "A", "value": "1"}], envFrom=[{"configMapRef": {"name": "all"}}]))
-    result = device_guard.guarded(raw, shared=set(), guard=Guard.INJECT)
+    result = handover.guarded(raw, shared=set(), guard=Guard.INJECT)
     assert result["spec"]["containers"][0]["env"] == [_entry("void"), {"name": "A", "value": "1"}]
 
 
@@ -116,15 +120,15 @@ def test_a_void_stands_before_everything_that_may_refer_to_it() -> None:
 @pytest.mark.parametrize("resources", [{}, WHOLE])
 def test_what_is_refused_and_in_which_words(entries: list[Raw], resources: Raw, message: str | None) -> None:
     raw = pod(container(env=entries, resources=resources))
-    assert device_guard.forbidden(raw, shared=set(), guard=Guard.INJECT) == message
+    assert handover.forbidden(raw, shared=set(), guard=Guard.INJECT) == message
 
 
 @pytest.mark.parametrize("prefix", [None, "", "NVIDIA_", "NVIDIA_VISIBLE_DEVICE"])
 def test_what_could_set_the_variable_unseen_is_refused_where_it_wins_over_the_device_plugin(prefix: str | None) -> None:
     sources = [{"prefix": "A_", "configMapRef": {"name": "m"}}, {"prefix": prefix, "secretRef": {"name": "s"}}]
     raw = pod(container(envFrom=sources, resources=WHOLE))
-    assert device_guard.forbidden(raw, shared=set(), guard=Guard.INJECT) is None
-    message = device_guard.forbidden(raw, shared=set(), guard=Guard.REJECT)
+    assert handover.forbidden(raw, shared=set(), guard=Guard.INJECT) is None
+    message = handover.forbidden(raw, shared=set(), guard=Guard.REJECT)
     assert message is not None
     assert message.startswith(
         "container main gets GPUs and takes its environment from an object that could set NVIDIA_"
@@ -144,22 +148,22 @@ def test_what_could_set_the_variable_unseen_is_refused_where_it_wins_over_the_de
     ids=["other-prefix", "whole-name-as-prefix", "own-void", "no-gpu", "none"],
 )
 def test_what_can_not_set_the_variable_is_let_in(given: Raw) -> None:
-    assert device_guard.forbidden(pod(container(**given)), shared=set(), guard=Guard.REJECT) is None
+    assert handover.forbidden(pod(container(**given)), shared=set(), guard=Guard.REJECT) is None
 
 
 def test_a_container_with_a_share_is_neither_guarded_nor_refused() -> None:
     raw = pod(container(env=[REFERENCE]))
-    assert device_guard.guarded(raw, shared={"c0"}, guard=Guard.INJECT) == raw
-    assert device_guard.forbidden(raw, shared={"c0"}, guard=Guard.REJECT) is None
+    assert handover.guarded(raw, shared={"c0"}, guard=Guard.INJECT) == raw
+    assert handover.forbidden(raw, shared={"c0"}, guard=Guard.REJECT) is None
 
 
 def test_only_new_ephemeral_containers_are_guarded() -> None:
     raw = pod(ephemeralContainers=[container("old"), container("new", env=[_entry("all")])])
-    result = device_guard.guarded_ephemeral(raw, known={"old"}, guard=Guard.INJECT)
+    result = handover.guarded_ephemeral(raw, known={"old"}, guard=Guard.INJECT)
     assert env(result, kind="ephemeralContainers") == {}
     assert env(result, kind="ephemeralContainers", index=1) == {VISIBLE: "void"}
-    assert device_guard.forbidden_ephemeral(raw, known={"old"}) == NOT_ALLOWED.replace("main", "new")
-    assert device_guard.forbidden_ephemeral(raw, known={"old", "new"}) is None
+    assert handover.forbidden_ephemeral(raw, known={"old"}) == NOT_ALLOWED.replace("main", "new")
+    assert handover.forbidden_ephemeral(raw, known={"old", "new"}) is None
 
 
 @pytest.mark.parametrize("guard", [Guard.INJECT, Guard.REJECT])
@@ -176,7 +180,7 @@ def test_only_new_ephemeral_containers_are_guarded() -> None:
 )
 def test_who_asks_for_gpus_brings_no_node_along(guard: Guard, resources: Raw, node: str, is_refused: bool) -> None:
     raw = pod(container(resources=resources), nodeName=node)
-    said = device_guard.forbidden(raw, shared=set(), guard=guard, renamed=("nvidia.com/a100",))
+    said = handover.forbidden(raw, shared=set(), guard=guard, renamed=("nvidia.com/a100",))
     wanted = (
         "container main asks for GPUs on a node that no scheduler chose "
         "(spec.nodeName is 'n1'; allowed: none, where a container asks for GPUs)"
@@ -199,4 +203,35 @@ def test_what_kubelet_ignores_on_a_node_that_lacks_it_keeps_no_container_unguard
     resources: Raw, guard: Guard
 ) -> None:
     raw = pod(container(resources=resources), nodeName="n1", runtimeClassName="nvidia")
-    assert env(device_guard.guarded(raw, shared=set(), guard=guard)) == {VISIBLE: "void"}
+    assert env(handover.guarded(raw, shared=set(), guard=guard)) == {VISIBLE: "void"}
+
+
+CHOSEN = Settings(critical_namespaces=("team-a", "monitoring"))
+
+
+@pytest.mark.parametrize("name", ["system-cluster-critical", "system-node-critical"])
+@pytest.mark.parametrize(
+    ("namespace", "limits", "settings", "is_allowed"),
+    [
+        ("team-a", "1", Settings(), False),
+        ("team-a", None, Settings(), True),
+        ("kube-system", "1", Settings(), True),
+        ("team-a", "1", CHOSEN, True),
+        ("kube-system", "1", CHOSEN, False),
+    ],
+    ids=["GPUs of a tenant", "no GPUs", "GPUs in kube-system", "a chosen namespace", "kube-system was not chosen"],
+)
+def test_a_system_priority_class_with_gpus_is_for_chosen_namespaces(
+    name: str, namespace: str, limits: str | None, settings: Settings, is_allowed: bool
+) -> None:
+    resources = {"limits": {names.GPU_RESOURCE: limits}} if limits else {}
+    container = {"name": "main", "image": "x", "resources": resources}
+    spec = {"schedulerName": names.SCHEDULER_NAME, "priorityClassName": name, "containers": [container]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": namespace}, "spec": spec}
+    request = {"uid": "1", "operation": "CREATE", "namespace": namespace, "object": pod}
+    review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+
+    answer = PodAdmission(settings, rng=random.Random(1)).validating(review)["response"]
+
+    assert answer["allowed"] is is_allowed
+    assert is_allowed or name in answer["status"]["message"]

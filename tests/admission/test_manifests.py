@@ -96,6 +96,8 @@ def test_every_key_under_our_prefix_that_a_pod_can_bear_is_named_by_a_policy() -
         names.NODE_TENANT_VIEW,
     }
     of_users = {names.REQUIRE_ENFORCEMENT, names.TRACEPARENT, names.MAX_RUNTIME}
+    #: Of a pod, by the podgrouper; who writes it starts pods of its own before they are grouped, and no others.
+    of_users |= {names.ALONE}
     #: Of a reservation pod; nothing rests on it.
     hints = {names.OPENED_FOR}
     no_keys = {
@@ -107,7 +109,7 @@ def test_every_key_under_our_prefix_that_a_pod_can_bear_is_named_by_a_policy() -
         names.GPU_SHARE_RESOURCE,
     }
     of_queues = {names.PATIENCE}
-    of_pod_groups = {names.GROUPED, names.FOREIGN_GANG}
+    of_pod_groups = {names.GROUPED, names.FOREIGN_GANG, names.KEPT_MINIMUM}
     of_other_objects = of_namespaces | of_nodes | of_users | of_queues | of_pod_groups | {names.POD_VERSION}
     assert [key for key in sorted(ours - of_other_objects - hints - no_keys) if key not in text] == []
 

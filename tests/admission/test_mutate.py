@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import copy
 import random
+import re
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admission.mutate import mutated
+from admission.mutate import Mutated, grouped, mutated, new_prefix
 from admission.settings import Choices, Guard, HandOver, Settings
+from gpu import container_devices
+from gpu.request import ContainerKind, ContainerRef
 from gpu.translation import Refusal
 from tests.admission.pods import Raw, container, env, half, pod
 from wire import names
@@ -290,3 +293,170 @@ def test_no_container_chooses_its_devices(raw: Raw, hand_over: HandOver) -> None
                 assert "valueFrom" in values[0]
             else:
                 assert all(entry.get("value") == "void" for entry in values)
+
+
+LABEL = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
+C0 = ContainerRef(ContainerKind.REGULAR, 0, "main")
+I1 = ContainerRef(ContainerKind.INIT, 1, "fetch")
+
+
+def _prefix(metadata: dict[str, Any], container: ContainerRef = C0) -> str:
+    return new_prefix(metadata, [container], random.Random(1))
+
+
+def _is_subdomain(name: str) -> bool:
+    return len(name) <= 253 and all(LABEL.fullmatch(part) and len(part) <= 63 for part in name.split("."))
+
+
+def _assert_valid(prefix: str, container: ContainerRef) -> None:
+    capabilities = container_devices.capabilities_name(prefix, container)
+    volume = container_devices.volume_name(capabilities)
+    assert _is_subdomain(capabilities)
+    assert _is_subdomain(container_devices.direct_env_name(capabilities))
+    assert LABEL.fullmatch(volume)
+    assert len(volume) <= 63
+
+
+@pytest.mark.parametrize(
+    ("metadata", "base"),
+    [
+        ({"name": "trainer"}, "trainer"),
+        ({"name": "trainer-x7", "ownerReferences": [{"name": "trainer"}]}, "trainer"),
+        ({"generateName": "train-"}, "train"),
+        ({"name": "", "generateName": "train-"}, "train"),
+        ({"ownerReferences": [{"name": "job-"}]}, "job"),
+        ({"ownerReferences": [], "name": "a.b"}, "a.b"),
+        ({"name": "a" * 253}, "a" * 33),
+        ({"name": "a" * 32 + "-b"}, "a" * 32),
+        ({"name": "a" * 32 + ".b"}, "a" * 32),
+        ({"ownerReferences": [{"name": "system:Node_1.-x"}]}, "system-node-1.x"),
+        ({"ownerReferences": [{"name": "Größe"}]}, "gr-e"),
+        ({"ownerReferences": [{"name": "日本"}]}, "pod"),
+        ({"generateName": "-"}, "pod"),
+        ({}, "pod"),
+    ],
+)
+def test_the_base_is_the_first_name_there_is_made_valid(metadata: dict[str, Any], base: str) -> None:
+    prefix = _prefix(metadata)
+    assert re.fullmatch(re.escape(base) + r"-[a-z0-9]{7}-shared-gpu", prefix)
+    _assert_valid(prefix, C0)
+
+
+def test_names_of_the_two_config_maps_and_the_volume() -> None:
+    assert container_devices.capabilities_name("t-abc-shared-gpu", C0) == "t-abc-shared-gpu-0"
+    assert container_devices.capabilities_name("t-abc-shared-gpu", I1) == "t-abc-shared-gpu-i1"
+    assert container_devices.direct_env_name("t-abc-shared-gpu-0") == "t-abc-shared-gpu-0-evar"
+    assert container_devices.volume_name("a.b-abc-shared-gpu-0") == "a-b-abc-shared-gpu-0-vol"
+
+
+@given(
+    name=st.text(min_size=0, max_size=253) | st.text(alphabet="a.-", max_size=253),
+    field=st.sampled_from(["name", "generateName", "owner"]),
+    container=st.builds(ContainerRef, st.sampled_from(ContainerKind), st.integers(0, 999)),
+)
+def test_any_name_gives_valid_objects(name: str, field: str, container: ContainerRef) -> None:
+    metadata = {"ownerReferences": [{"name": name}]} if field == "owner" else {field: name}
+    _assert_valid(_prefix(metadata, container), container)
+
+
+# New pods are given the name of their PodGroup where it can be told from them.
+
+JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u"}
+
+
+def new_pod(**metadata: Any) -> Raw:
+    made = pod()
+    return {**made, "metadata": {**made["metadata"], **metadata}}
+
+
+def stored(settings: Settings, **metadata: Any) -> dict[str, str]:
+    result = mutated(new_pod(**metadata), choices=Choices(), settings=settings, rng=random.Random(1))
+    assert isinstance(result, Mutated)
+    return result.pod["metadata"].get("annotations") or {}
+
+
+def test_a_pod_of_a_job_is_named_its_pod_group_where_workloads_are_grouped() -> None:
+    named = stored(Settings(workloads_are_grouped=True), ownerReferences=[JOB])
+    assert named[names.POD_GROUP_NAME] == "pg-j-u"
+    # Nobody would make it.
+    assert names.POD_GROUP_NAME not in stored(Settings(), ownerReferences=[JOB])
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {},
+        {"ownerReferences": None},
+        {"ownerReferences": [JOB], "annotations": {names.POD_GROUP_NAME: "mine"}},
+        {"ownerReferences": [JOB], "annotations": {names.POD_GROUP_NAME: ""}},
+        {"ownerReferences": [JOB], "annotations": {names.SKIP_POD_GROUPER: "true"}},
+        {"ownerReferences": [JOB], "labels": {"jobset.sigs.k8s.io/jobset-name": "set"}},
+        {"ownerReferences": [JOB], "labels": {"scheduling.x-k8s.io/pod-group": "gang"}},
+        {"ownerReferences": [JOB], "annotations": {"scheduling.k8s.io/group-name": "gang"}},
+    ],
+)
+def test_other_pods_stay_as_they_are(metadata: dict[str, Any]) -> None:
+    made = new_pod(**metadata)
+    assert grouped(made) is made
+
+
+# Containers with a share request the extended resource by which a claim may give it, where a claim can.
+
+_ASKED = {names.GPU_SHARE_RESOURCE: "1"}
+
+
+def _asking(raw: Raw, *, is_on: bool = True) -> tuple[Raw, list[str]]:
+    """The pod as it is stored, and its containers that request the resource, in limits and requests alike."""
+    made = mutated(raw, choices=Choices(), settings=Settings(shares_by_claims=is_on), rng=random.Random(1))
+    assert not isinstance(made, Refusal), made
+    spec, found = made.pod["spec"], []
+    for each in (*(spec.get("initContainers") or ()), *spec["containers"]):
+        resources: dict[str, Any] = each.get("resources") or {}
+        asked = [names.GPU_SHARE_RESOURCE in (resources.get(field) or {}) for field in ("limits", "requests")]
+        assert len({*asked}) == 1
+        found += [each["name"]] * all(asked)
+    return made.pod, found
+
+
+def _share(*containers: Raw, **annotations: str) -> Raw:
+    written = {key.replace("_", "-"): value for key, value in annotations.items()}
+    return pod(*containers, annotations={names.GPU_FRACTION: "0.5", **written})
+
+
+def _limited(limits: dict[str, str]) -> Raw:
+    return container("a", resources={"limits": limits, "requests": dict(limits)})
+
+
+@pytest.mark.parametrize(
+    ("raw", "asking"),
+    [
+        (half(container("a"), container("b")), ["a"]),
+        (_share(container("a"), container("b"), gpu_fraction_container_name="b"), ["b"]),
+        (_share(container("a"), gpu_fraction_num_devices="2"), []),
+        (pod(_limited({"nvidia.com/gpu": "1"})), []),
+        (pod(container("a")), []),
+        (pod(_limited({"nvidia.com/gpu": "1", "nvidia.com/gpumem": "1000"})), ["a"]),
+        (pod(_limited({"nvidia.com/gpu": "1", "nvidia.com/gpumem": "9", "nvidia.com/gpucores": "9"})), []),
+    ],
+    ids=["the first", "a named one", "two devices", "a whole one", "none", "memory of HAMi", "with a cap on compute"],
+)
+def test_the_containers_of_a_share_of_one_gpu_request_it(raw: Raw, asking: list[str]) -> None:
+    assert _asking(raw)[1] == asking
+
+
+def test_nothing_is_requested_unless_it_is_turned_on() -> None:
+    assert _asking(half(container("a")), is_on=False)[1] == []
+
+
+@pytest.mark.parametrize(("is_on", "asking"), [(True, ["a"]), (False, [])])
+def test_what_a_copied_pod_brings_along_is_written_again(is_on: bool, asking: list[str]) -> None:
+    copied = half(container("a"), container("b", resources={"limits": dict(_ASKED), "requests": dict(_ASKED)}))
+    stored, found = _asking(copied, is_on=is_on)
+    assert found == asking
+    assert _asking(stored, is_on=is_on) == (stored, asking)
+
+
+def test_the_other_resources_of_a_container_stay() -> None:
+    stored, _ = _asking(half(container("a", resources={"limits": {"memory": "1Gi"}, "requests": {"cpu": "1"}})))
+    resources = stored["spec"]["containers"][0]["resources"]
+    assert resources == {"limits": {"memory": "1Gi", **_ASKED}, "requests": {"cpu": "1", **_ASKED}}

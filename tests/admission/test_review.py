@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admission.envelope import MalformedReview
+from admission.envelope import MalformedReview, diff
 from admission.namespaces import NamespaceChoices
 from admission.review import PodAdmission
 from admission.settings import Choices, Guard, HandOver, Settings
 from gpu.dialects.settings import DialectSettings, MetagpuSettings
-from tests.admission.pods import Raw, container, env, half, patched, pod, review
+from tests.admission.pods import Raw, apply, container, env, half, patched, pod, review
 from wire import names
 from wire.core import Namespace, ObjectMeta
 
@@ -341,3 +341,35 @@ def test_what_is_decided_about_a_new_pod_is_a_line_with_its_place(caplog: pytest
     admitted, told = [(record.event, record.fields["pod"], record.getMessage()) for record in caplog.records]  # type: ignore[attr-defined]
     assert admitted == ("pod.admitted", "team-a/trainer", "admitted")
     assert told == ("pod.refused", "team-a/trainer", _message(answer))
+
+
+_keys = st.sampled_from(["a", "b", "x/y", "x~y", "~1", ""]) | st.text(max_size=4)
+_json = st.recursive(
+    st.none() | st.integers() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_keys, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(before=st.dictionaries(_keys, _json, max_size=5), after=st.dictionaries(_keys, _json, max_size=5))
+def test_a_difference_applied_gives_the_other_side(before: dict[str, Any], after: dict[str, Any]) -> None:
+    assert apply(before, diff(before, after)) == after
+
+
+@given(value=_json)
+def test_equal_sides_have_no_difference(value: object) -> None:
+    assert diff(value, value) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "operations"),
+    [
+        ({}, {"a/b": 1}, [{"op": "add", "path": "/a~1b", "value": 1}]),
+        ({"a~b": 1}, {}, [{"op": "remove", "path": "/a~0b"}]),
+        ({"a": [1, 2]}, {"a": [1, 3]}, [{"op": "replace", "path": "/a/1", "value": 3}]),
+        ({"a": [1]}, {"a": [0, 1]}, [{"op": "replace", "path": "/a", "value": [0, 1]}]),
+        ({"a": None}, {"a": {}}, [{"op": "replace", "path": "/a", "value": {}}]),
+    ],
+)
+def test_only_what_differs_is_named(before: object, after: object, operations: list[dict[str, Any]]) -> None:
+    assert diff(before, after) == operations

@@ -31,12 +31,12 @@ from admission.server import (
     VALIDATE_PATH,
     Answered,
     Endpoint,
-    Observer,
-    Unobserved,
+    ReviewAnswered,
     WebhookServer,
 )
 from admission.settings import Settings
 from kube.client.clock import SystemClock
+from kube.telemetry.logevents import EventSink, ignore
 from tests.admission.objects.queues import Raw, beside, group_review, queue, queue_review, raw, raw_group
 from tests.admission.pods import env, half, patched, pod, review
 from wire import names
@@ -69,15 +69,14 @@ class Site:
         (self.folder / "tls.key").write_bytes(key)
 
 
-class Seen(Unobserved):
+class Seen:
     """Keeps how reviews were answered."""
 
     def __init__(self) -> None:
         self._put, self._seen = anyio.create_memory_object_stream[Answered](10)
 
-    @override
-    def reviewed(self, webhook: str, answered: Answered, took_s: float) -> None:
-        self._put.send_nowait(answered)
+    def take(self, event: ReviewAnswered) -> None:
+        self._put.send_nowait(event.answered)
 
     async def receive(self) -> Answered:
         """Wait for the next."""
@@ -95,7 +94,7 @@ def serve(tmp_path: Path) -> Serve:
         made: ServingCertificate,
         *,
         ready: Callable[[], bool] = lambda: True,
-        observer: Observer | None = None,
+        emit: EventSink[ReviewAnswered] = ignore,
         limits: Limits = NO_HURRY,
         admission: PodAdmission | None = None,
         objects: ObjectAdmission | None = None,
@@ -103,7 +102,7 @@ def serve(tmp_path: Path) -> Serve:
         shown = FilesShown(Files(certificate=tmp_path / "tls.crt", key=tmp_path / "tls.key", reload_s=0.02))
         endpoint = Endpoint(host="127.0.0.1", port=0, drain_s=0.3, limits=limits)
         judging = admission or PodAdmission(Settings(), rng=random.Random(1))
-        server = WebhookServer(judging, endpoint, shown, is_ready=ready, observer=observer, objects=objects)
+        server = WebhookServer(judging, endpoint, shown, is_ready=ready, emit=emit, objects=objects)
         site = Site(server, tmp_path, 0)
         site.show(made.certificate, made.key)
         async with anyio.create_task_group() as tasks:
@@ -250,7 +249,7 @@ async def test_who_goes_in_the_middle_of_a_review_is_counted_and_fills_no_log(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
     made, seen = certificate(), Seen()
-    async with serve(made, observer=seen) as site:
+    async with serve(made, emit=seen.take) as site:
         tls = ssl.create_default_context(cadata=made.ca.decode())
         stream = await anyio.connect_tcp("127.0.0.1", site.port, ssl_context=tls, tls_hostname="127.0.0.1")
         await stream.send(f"POST {MUTATE_PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{{".encode())
@@ -260,9 +259,10 @@ async def test_who_goes_in_the_middle_of_a_review_is_counted_and_fills_no_log(
     assert not caplog.records
 
 
+@pytest.mark.thorough
 async def test_who_sends_half_a_review_and_no_more_is_let_go(serve: Serve) -> None:
     made, seen = certificate(), Seen()
-    async with serve(made, observer=seen, limits=Limits(body_s=0.05)) as site:
+    async with serve(made, emit=seen.take, limits=Limits(body_s=0.05)) as site:
         tls = ssl.create_default_context(cadata=made.ca.decode())
         stream = await anyio.connect_tcp("127.0.0.1", site.port, ssl_context=tls, tls_hostname="127.0.0.1")
         await stream.send(f"POST {MUTATE_PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{{".encode())

@@ -8,7 +8,7 @@ import pytest
 
 from admission.review import PodAdmission
 from admission.settings import Settings
-from admission.tracing import Traced
+from admission.tracing import PodTraces
 from gpu import bound_pod
 from kube.telemetry.tracing import Tracer
 from tests.admission.pods import Raw, half, patched, pod, review
@@ -34,7 +34,7 @@ def spans() -> Spans:
 
 def tracing(spans: Spans, *, ratio_nano: int = traceparent.ALL) -> PodAdmission:
     tracer = Tracer(spans, clock=Clock(), ratio_nano=ratio_nano)
-    return PodAdmission(Settings(), rng=random.Random(1), traces=Traced(tracer, rng=random.Random(2)))
+    return PodAdmission(Settings(), rng=random.Random(1), traces=PodTraces(tracer, rng=random.Random(2)))
 
 
 def admitted(admission: PodAdmission, raw: Raw) -> Raw:

@@ -21,7 +21,7 @@ import msgspec
 from typing_extensions import override
 
 from admission.review import PodAdmission
-from admission.server import MUTATE_PATH, Answered, Unobserved
+from admission.server import MUTATE_PATH, Answered, ReviewAnswered
 from admission.settings import Settings
 from tests.admission.pods import half, pod, review
 from tests.admission.test_server import Serve, Site, certificate, serve
@@ -50,17 +50,6 @@ class Judged(PodAdmission):
         self.count += 1
         self._during(self.count)
         return super().mutating(review)
-
-
-class Tally(Unobserved):
-    """Counts answers by their kind."""
-
-    def __init__(self) -> None:
-        self.answers: list[Answered] = []
-
-    @override
-    def reviewed(self, webhook: str, answered: Answered, took_s: float) -> None:
-        self.answers.append(answered)
 
 
 def _connected(site: Site, ca: bytes, count: int) -> list[ssl.SSLSocket]:
@@ -92,7 +81,7 @@ def _gone(callers: Sequence[ssl.SSLSocket]) -> None:
 
 
 async def test_a_review_whose_caller_has_closed_its_connection_is_not_judged(serve: Serve) -> None:
-    made, tally = certificate(), Tally()
+    made, answers = certificate(), list[ReviewAnswered]()
     callers: list[ssl.SSLSocket] = []
 
     def during(number: int) -> None:
@@ -103,18 +92,18 @@ async def test_a_review_whose_caller_has_closed_its_connection_is_not_judged(ser
                 _hung_up(caller)
 
     judged = Judged(during)
-    async with serve(made, admission=judged, observer=tally) as site, site.session(made.ca) as session:
+    async with serve(made, admission=judged, emit=answers.append) as site, site.session(made.ca) as session:
         callers.extend(await anyio.to_thread.run_sync(_connected, site, made.ca, CALLERS))
         async with session.post(MUTATE_PATH, json=review(half())) as answer:
             assert answer.status == 200
         for caller in callers[CALLERS // 2 :]:
             assert (await anyio.to_thread.run_sync(caller.recv, 12)) == b"HTTP/1.1 200"
         with anyio.fail_after(60):
-            while len(tally.answers) < 1 + CALLERS:
+            while len(answers) < 1 + CALLERS:
                 await anyio.lowlevel.checkpoint()
         await anyio.to_thread.run_sync(_gone, callers)
     assert judged.count == 1 + CALLERS // 2
-    assert tally.answers.count(Answered.FAILED) == CALLERS // 2
+    assert [each.answered for each in answers].count(Answered.FAILED) == CALLERS // 2
 
 
 async def test_two_reviews_at_most_are_judged_before_health_is_answered(serve: Serve) -> None:

@@ -40,10 +40,7 @@ async def standing_crowd(
 ) -> AsyncIterator[Crowd]:
     """Two machines and a tenant for all tests of a module."""
     namespace = request.module.__name__.rpartition("test_")[2].replace("_", "-")
-    async with (
-        scene(control_plane, namespace, ["2x4x80GiB"]) as made,
-        tenant(control_plane, namespace) as whoever,
-    ):
+    async with scene(control_plane, namespace, ["2x4x80GiB"]) as made, tenant(control_plane, namespace) as whoever:
         yield Crowd(made, whoever, moorage)
 
 

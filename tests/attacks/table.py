@@ -1,6 +1,6 @@
-"""The table of threats in docs/security.md: ``python -m tests.attacks.table write``, after threats.py has changed.
+"""The table of docs/reference/threats.md: ``python -m tests.attacks.table write``, after threats.py has changed.
 
-The text around the table is written by hand.
+The text around the table is written by hand. Tests are not in the table: people find them in threats.py.
 """
 
 from __future__ import annotations
@@ -13,14 +13,12 @@ from typing import Final
 from tests.attacks.threats import THREATS, Threat
 
 ROOT: Final = Path(__file__).parents[2]
-PAGE: Final = ROOT / "docs" / "security.md"
+PAGE: Final = ROOT / "docs" / "reference" / "threats.md"
 _BEGIN: Final = (
     "<!-- Made from tests/attacks/threats.py: change that, and run `python -m tests.attacks.table write`. -->\n"
 )
 _END: Final = "<!-- The end of the table. -->\n"
-_HEAD: Final = "| | threat | what happens | held by | test |\n|---|---|---|---|---|\n"
-#: Tests of this folder are named without it.
-_HERE: Final = "tests/attacks/"
+_HEAD: Final = "| | threat | what happens | held by |\n|---|---|---|---|\n"
 
 
 def rendered(text: str, threats: Sequence[Threat] = THREATS) -> str:
@@ -40,11 +38,7 @@ def named(threat: Threat) -> Iterator[tuple[str, str]]:
 
 
 def _row(threat: Threat) -> str:
-    of_file: dict[str, list[str]] = {}
-    for file, part in named(threat):
-        of_file.setdefault(file.removeprefix(_HERE), []).extend([part] if part else [])
-    tests = "; ".join(f"`{file}`" + (f": {', '.join(parts)}" if parts else "") for file, parts in of_file.items())
-    return f"| {threat.id} | {threat.threat} | {threat.happens} | {threat.by.value} | {tests} |\n"
+    return f"| {threat.id} | {threat.threat} | {threat.happens} | {threat.by.value} |\n"
 
 
 if __name__ == "__main__":

@@ -395,7 +395,7 @@ async def test_a_victim_is_not_told_the_workload_of_another_namespace_that_took_
             assert secret not in message
 
 
-async def test_a_pod_that_waits_beside_a_berth_is_not_told_whose_it_is(at: Rivals) -> None:
+async def test_a_pod_that_waits_beside_a_reserve_is_not_told_whose_it_is(at: Rivals) -> None:
     await at.queues(a={"quota": 2}, b={"quota": 4})
     patience = {"metadata": {"annotations": {names.PATIENCE: "1s"}}}
     await at.on.custom.patch_cluster_custom_object(
@@ -410,10 +410,10 @@ async def test_a_pod_that_waits_beside_a_berth_is_not_told_whose_it_is(at: Rival
     large = at.of("b", pod("secret-name", gpus=4))
     await at.theirs.create(large, scene=at.on.namespace)
 
-    async def has_berth() -> bool | None:
+    async def has_reserve() -> bool | None:
         return "its place is being freed" in scheduled_message(await _pod(at.theirs, "secret-name")) or None
 
-    await eventually(has_berth, "the large pod to have its berth", within_s=PATIENCE_S)
+    await eventually(has_reserve, "the large pod to have its node reserve", within_s=PATIENCE_S)
     await at.submits(at.ours, "a", "beside")
     message = await at.outcome(at.ours, "beside")
     assert "kept" in message

@@ -47,10 +47,7 @@ def own_moorage(own_plane: ControlPlane) -> Iterator[Deployment]:
 @pytest.fixture(scope="module")
 async def own_crowd(own_plane: ControlPlane, own_moorage: Deployment) -> AsyncIterator[Crowd]:
     """Two machines and a tenant."""
-    async with (
-        scene(own_plane, "config-maps", ["2x4x80GiB"]) as made,
-        tenant(own_plane, "config-maps") as whoever,
-    ):
+    async with scene(own_plane, "config-maps", ["2x4x80GiB"]) as made, tenant(own_plane, "config-maps") as whoever:
         yield Crowd(made, whoever, own_moorage)
 
 

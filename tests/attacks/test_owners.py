@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from typing import Final
 
 import pytest
+from kubernetes_asyncio import client
 
 from tests.attacks.audited import AUDITED, Request, groups_written, requests
 from tests.e2e.cluster import PATIENCE_S, Pod, eventually, pod, scene
 from tests.e2e.grouped import Workloads, group_of
-from tests.e2e.tenant import Identity, tenant
+from tests.e2e.tenant import MERGE, Identity, tenant
 from tests.e2e.workloads import Json
-from tools.cluster.deployment import GROUPING, WORKLOADS, Deployment, Options
+from tools.cluster.deployment import GROUPING, PODGROUPER, Deployment, Options
 from tools.cluster.plane import ControlPlane
 from wire import names
 
@@ -64,7 +65,7 @@ class Neighbours:
 
     def copies(self) -> list[Json]:
         """PodGroups in the intruder's namespace with what is the team's: the garbage collector may have had them."""
-        written = groups_written(self.plane, WORKLOADS, self.intruder.namespace)
+        written = groups_written(self.plane, PODGROUPER, self.intruder.namespace)
         return [each for each in written if CANARY in str(each)]
 
     async def is_grouped(self, name: str, count: int = 1) -> None:
@@ -114,7 +115,7 @@ async def at(request: pytest.FixtureRequest, plane: ControlPlane, grouping: Depl
 
 
 def _read(plane: ControlPlane, since: int) -> set[Request]:
-    return {each for each in requests(plane, WORKLOADS)[since:] if each.verb in READS}
+    return {each for each in requests(plane, PODGROUPER)[since:] if each.verb in READS}
 
 
 async def _quiet_job(at: Neighbours, name: str, **annotations: str) -> Json:
@@ -154,7 +155,7 @@ async def _starts(at: Neighbours, job: Json) -> None:
 
 async def test_a_name_of_an_owner_leads_into_no_other_namespace(at: Neighbours) -> None:
     quiet = await _quiet_job(at, "quiet")
-    since = len(requests(at.plane, WORKLOADS))
+    since = len(requests(at.plane, PODGROUPER))
     path = f"../../{at.team.on.namespace}/jobs/quiet"
     await at.intrude(*(_reference(JOB, path, quiet["metadata"]["uid"]) for _ in range(4)))
     await at.is_grouped("honest")
@@ -165,8 +166,8 @@ async def test_a_name_of_an_owner_leads_into_no_other_namespace(at: Neighbours) 
 
 
 async def test_a_name_of_an_owner_lists_nothing(at: Neighbours) -> None:
-    before = set(requests(at.plane, WORKLOADS))
-    since = len(requests(at.plane, WORKLOADS))
+    before = set(requests(at.plane, PODGROUPER))
+    since = len(requests(at.plane, PODGROUPER))
     await at.intrude(
         *(_reference(JOB, "../../../../../../api/v1/pods") for _ in range(16)),
         *(_reference(JOB, name) for name in (".", "..", "./", "../jobs", "a/../../jobs", "%2e%2e/jobs", "..%2fjobs")),
@@ -176,8 +177,8 @@ async def test_a_name_of_an_owner_lists_nothing(at: Neighbours) -> None:
 
 
 async def test_a_name_of_an_owner_opens_no_watch(at: Neighbours) -> None:
-    before = set(requests(at.plane, WORKLOADS))
-    since = len(requests(at.plane, WORKLOADS))
+    before = set(requests(at.plane, PODGROUPER))
+    since = len(requests(at.plane, PODGROUPER))
     await at.intrude(*(_reference(POD, "?watch=true") for _ in range(48)))
     await at.is_grouped("honest")
     assert {each for each in _read(at.plane, since) if each.verb in {"list", "watch"}} <= before
@@ -204,3 +205,27 @@ async def test_the_uid_of_anothers_job_under_a_kind_that_does_not_exist_keeps_it
     await _starts(at, late)
     await at.has_group(late, 2)
     await at.team.on.running(3)
+
+
+# --- circles -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_deployment_that_owns_itself_stops_nobody(at: Neighbours) -> None:
+    apps = client.AppsV1Api(at.intruder.core.api_client)
+    template = {**_template(at.team.on.namespace), "metadata": {"labels": {"app": "circle"}}}
+    template["spec"] = {**template["spec"], "restartPolicy": "Always"}
+    spec = {"replicas": 0, "selector": {"matchLabels": {"app": "circle"}}, "template": template}
+    body = {"metadata": {"name": "circle"}, "spec": spec}
+    made = await apps.create_namespaced_deployment(at.intruder.namespace, body)
+    itself = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "circle", "uid": made.metadata.uid}
+    change = {"metadata": {"ownerReferences": [itself]}, "spec": {"replicas": 1}}
+    await apps.patch_namespaced_deployment("circle", at.intruder.namespace, change, _content_type=MERGE)
+
+    async def says() -> str | None:
+        found = await at.team.on.core.list_namespaced_pod(at.intruder.namespace)
+        told = [each.message for pod in found.items for each in pod.status.conditions or () if each.message]
+        return next((text for text in told if "Deployment" in text), None)
+
+    await eventually(says, "the pod of the Deployment to say what it waits for", within_s=PATIENCE_S)
+    await at.is_grouped("honest")
+    await at.team.on.running(1)

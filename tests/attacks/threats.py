@@ -1,7 +1,7 @@
 """Threats to Moorage, one row each: what is tried, what happens, what holds it, and the tests that try it.
 
-The table of docs/security.md is made of it (tests/attacks/table.py). Rows ``1.1`` to ``11.1`` have the numbers of
-kai-contract 9.2; the others have a letter for what is attacked: admission (A), charges (Q), devices and claims (D),
+The table of docs/reference/threats.md is made of it (tests/attacks/table.py). Rows ``1.1`` to ``11.1`` have the numbers
+of kai-contract 9.2; the others have a letter for what is attacked: admission (A), charges (Q), devices and claims (D),
 evictions (E), gangs (G), hand-over (H), identities and logs (K), leaks (L), memory (M), owners and paths (P, W), what
 reads (X), victims (V).
 """
@@ -39,30 +39,29 @@ class Threat(msgspec.Struct, frozen=True):
 THREATS: Final = (
     Threat(
         "1.1",
-        "devices chosen by `NVIDIA_VISIBLE_DEVICES`, in the pod or in its image",
-        "taken out, `void` put in (`inject`); refused (`reject`)",
+        "`NVIDIA_VISIBLE_DEVICES` of the pod or its image",
+        "replaced by `void` (`inject`), or refused (`reject`)",
         Layer.WEBHOOK,
         ["tests/attacks/test_attackers: no_environment_shows_more, choosing_devices_is_refused"],
     ),
     Threat(
         "1.2",
-        "the same by `envFrom` on a container that gets whole GPUs",
-        "`reject`: refused; `inject`: [not seen](#what-does-not-hold)",
+        "the same by `envFrom` on a container with whole GPUs",
+        "`reject`: refused; `inject`: [not seen](../security.md#what-does-not-hold)",
         Layer.WEBHOOK,
         ["tests/attacks/test_attackers: takes_no_environment_from_what_nobody_sees"],
     ),
     Threat(
         "1.3",
         "the same by a pod of another scheduler",
-        "`reject`: refused; else [not guarded](#what-does-not-hold)",
+        "`reject`: refused; else [not guarded](../security.md#what-does-not-hold)",
         Layer.POLICY,
         ["tests/attacks/test_attackers: another_scheduler_is_no_way_around"],
     ),
     Threat(
         "1.4",
-        "the same by an ask that no plugin serves (`example.com/gpu-x`, `nvidia.com/mig-9g.bogus`): kubelet "
-        "drops it on a node that lacks it, and the image says `all`",
-        "such a container is guarded like any without GPUs",
+        "the same with a resource that no plugin serves (`example.com/gpu-x`)",
+        "guarded like a container without GPUs",
         Layer.WEBHOOK,
         [
             "tests/attacks/test_attackers: asks_for_what_it_lacks, another_scheduler_is_no_way_around",
@@ -71,7 +70,7 @@ THREATS: Final = (
     ),
     Threat(
         "1.5",
-        "the same by an ask for GPUs and a node that the pod brings along (`spec.nodeName`), which lacks them",
+        "the same with GPUs and a `spec.nodeName` that lacks them",
         "refused; of other schedulers: under `reject`",
         Layer.WEBHOOK,
         ["tests/attacks/test_attackers: who_asks_for_gpus_brings_no_node, a_gpu_on_a_node_brought_along"],
@@ -79,7 +78,7 @@ THREATS: Final = (
     Threat(
         "1.6",
         "the same by an ephemeral container",
-        "`void` put in, or refused",
+        "`void`, or refused",
         Layer.WEBHOOK,
         [
             "tests/attacks/test_forgery: a_debug_container",
@@ -88,9 +87,8 @@ THREATS: Final = (
     ),
     Threat(
         "1.7",
-        "the same by annotations of NvFractions' daemon (`...gpus.devices`) or of NVIDIA's NRI plugin "
-        "(`nvidia.cdi.k8s.io`)",
-        "stripped from new pods, refused later; the first from pods of any scheduler",
+        "the same by annotations `...gpus.devices` or `nvidia.cdi.k8s.io`",
+        "removed, later refused; the first for every scheduler",
         Layer.WEBHOOK,
         [
             "tests/attacks/test_forgery: forged_keys",
@@ -100,28 +98,28 @@ THREATS: Final = (
     Threat(
         "2.1",
         "edit of the ConfigMap that names the devices",
-        "immutable; created again only by the binder",
+        "immutable; only the binder creates it again",
         Layer.POLICY,
         ["tests/attacks/test_configmaps: nobody_moves_a_container"],
     ),
     Threat(
         "3.1",
-        "a ConfigMap prefix brought along, to overwrite another pod's",
+        "a ConfigMap prefix that would overwrite another pod's",
         "replaced; a foreign ConfigMap is never overwritten",
         Layer.WEBHOOK,
         ["tests/attacks/test_configmaps: brings_a_prefix_along, a_foreign_config_map"],
     ),
     Threat(
         "4.1",
-        "label of reservation or scaling pods, to be counted for nothing",
-        "counted like any other",
+        "label of reservation or scaling pods, to count for nothing",
+        "counts like any pod",
         Layer.RULE,
         ["tests/attacks/test_attackers: looks_like_one_of_kais_own_pods"],
     ),
     Threat(
         "4.2",
         "a false reservation that names a device",
-        "takes nothing from it; in the reservations' namespace refused",
+        "ignored; refused in the reservations' namespace",
         Layer.RULE,
         [
             "tests/attacks/test_attackers: a_false_reservation",
@@ -130,8 +128,8 @@ THREATS: Final = (
     ),
     Threat(
         "5.1",
-        "forged, changed or removed group label",
-        "stripped from new pods, refused later",
+        "forged, changed or removed label of the GPU group",
+        "removed from new pods, later refused",
         Layer.POLICY,
         ["tests/attacks/test_forgery: forged_keys, after_placement"],
     ),
@@ -144,28 +142,28 @@ THREATS: Final = (
     ),
     Threat(
         "7.1",
-        "naming anybody's queue",
-        "refused where the namespace is bound to queues, below",
+        "naming any queue",
+        "refused where the namespace is [bound to queues](../security.md#settings-for-tenants-namespaces)",
         Layer.POLICY,
         ["tests/attacks/test_attackers: bound_to_queues"],
     ),
     Threat(
         "8.1",
-        "share shrunk, removed, or made garbage after placement; metadata changed through `pods/status`",
+        "share shrunk, removed or spoilt after placement, also by `pods/status`",
         "refused",
         Layer.POLICY,
         ["tests/attacks/test_forgery: after_placement"],
     ),
     Threat(
         "8.2",
-        "a placed pod copied, node and all",
-        "the copy has no device, and takes none",
+        "a placed pod copied with its node",
+        "the copy has no device",
         Layer.WEBHOOK,
         ["tests/attacks/test_forgery: a_copy_that_brings_its_node"],
     ),
     Threat(
         "9.1",
-        "a reservation pod rewrites another's identity or any book",
+        "a reservation pod rewrites another's identity or a book",
         "refused: its token names pod and UID",
         Layer.POLICY,
         ["tests/attacks/test_attackers: who_broke_into_a_reservation_pod"],
@@ -173,14 +171,13 @@ THREATS: Final = (
     Threat(
         "9.2",
         "it lies about its own device",
-        "written, and not believed: that device takes nobody in",
+        "that device takes no tenant",
         Layer.RULE,
         ["tests/attacks/test_attackers: lies_about_its_device"],
     ),
     Threat(
         "9.3",
-        "a node agent's token writes another node's Node, GpuNode or reservation pod, a book, a tenant's pod,"
-        " or more of its own Node than labels and annotations of GPUs",
+        "a node agent's token writes other nodes, books, tenants' pods, or more of its Node than GPU labels",
         "refused: its token names its node",
         Layer.POLICY,
         [
@@ -191,8 +188,7 @@ THREATS: Final = (
     ),
     Threat(
         "9.4",
-        "a node agent's token makes Events of other components, for other reasons or in another node's name, "
-        "or changes any",
+        "a node agent's token forges or changes Events",
         "refused",
         Layer.POLICY,
         [
@@ -202,46 +198,41 @@ THREATS: Final = (
     ),
     Threat(
         "9.5",
-        "a tenant writes into the file that [HAMi-core](enforcement.md#memory-and-compute-by-hami-core) maps,"
-        " or lets it grow",
-        "it can say of its own cap that it is in place, and no more; the file is cut to 16 MiB every 5 s, "
-        "unless the container's root took it from the agent; no link or pipe is followed",
+        "a tenant writes into [HAMi-core's](../enforcement.md#memory-and-compute-by-hami-core) file, or lets it grow",
+        "misreports its own cap only; cut to 16 MiB every 5 s",
         Layer.BOUND,
-        ["tests/nodeagent/test_hamicore", "tests/nodeagent/enforcement/test_hamicore"],
+        ["tests/nodeagent/test_backends", "tests/nodeagent/enforcement/test_hamicore"],
     ),
     Threat(
         "9.6",
-        "somebody speaks to the socket of the [MPS keeper](design/mps.md), or a tenant gives its program a "
-        "name that looks as another client",
-        "another user is refused; no message becomes a command but limits of a pod and a GPU by their UUIDs; "
-        "a listed client counts where its process is in the pod of its namespace",
+        "messages to the [MPS daemon's](../design/mps.md) socket, or a forged client name",
+        "other users are refused; processes are checked",
         Layer.RULE,
         [
             "tests/nodeagent/mps/mps_daemon/test_main",
             "tests/nodeagent/mps/mps_daemon/test_loop: makes_no_other_pod_joined",
             "tests/nodeagent/core/mps/test_mpsmessages",
-            "tests/nodeagent/core/mps/test_mpsjoining",
+            "tests/nodeagent/core/mps/test_mpssteps",
         ],
     ),
     Threat(
         "9.7",
-        "somebody else says that kubelet named a reservation's GPU (`moorage.dev/witness`)",
+        "somebody else writes `moorage.dev/device-reporter`",
         "refused, for administrators too",
         Layer.POLICY,
-        ["tests/cluster/test_node_policies: nobody_else_bears_witness"],
+        ["tests/cluster/test_node_policies: nobody_else_reports_devices"],
     ),
     Threat(
         "9.8",
         "components with more rights than they need",
-        "there are none: `make test-all` compares roles with their use (`tools/rights.py`)",
+        "`make test-all` compares roles with their use",
         Layer.RBAC,
         ["tests/tools/test_rights"],
     ),
     Threat(
         "9.9",
-        "the Job that upgrades CRDs takes a field away, or is used to change other CRDs",
-        "it replaces only what knows no more than this version; its account names five CRDs, makes none, and "
-        "goes with a Job that succeeded (after one that failed both stay until the next install or upgrade)",
+        "the Job that upgrades CRDs removes fields or changes other CRDs",
+        "upgrades only older CRDs; its account names five",
         Layer.RBAC,
         [
             "tests/e2e/test_chart: an_upgrade_brings_older_crds_along",
@@ -252,11 +243,7 @@ THREATS: Final = (
     Threat(
         "10.1",
         "HTTP endpoints without authentication",
-        "scheduler and binder listen to nothing unless they are told to; `/metrics` has numbers and names of "
-        "queues, no names of pods, users, namespaces or nodes, but for a [node agent beside a "
-        "warden](metrics.md#of-tenants), which names pods with shares; `--inspect-address` (off) tells names "
-        "and shares; both take nothing; the log level is changed from the same pod only "
-        "([logging](logging.md))",
+        "[few names](../security.md#endpoints); read-only, but for the pod's own [log level](../logging.md)",
         Layer.RULE,
         [
             "tests/attacks/test_attackers: nothing_of_ours_listens",
@@ -266,33 +253,27 @@ THREATS: Final = (
     ),
     Threat(
         "X1",
-        "somebody has a scheduler explain a pod (`--explain-address`, off) who may not see it, or learns of "
-        "others' pods by it, or keeps it from deciding by questions",
-        "the API server says whose the token is and whether they may get that pod; others' pods have no names"
-        " for those who may not list all; few questions wait, one is worked on, in slices, in a tenth of the "
-        "time",
+        "explanations (`--explain-address`) read without a right, or flooded",
+        "the API server checks the token; others' pods have no names; a tenth of the time",
         Layer.RBAC,
         [
             "tests/e2e/test_explaining",
             "tests/ui/explain/test_answering: without_a_right, few_questions_wait",
-            "tests/ui/explain/test_others",
-            "tests/ui/explain/test_budget: a_tenth_of_the_time",
+            "tests/ui/explain/test_groups",
+            "tests/ui/explain/test_judging: a_tenth_of_the_time",
         ],
     ),
     Threat(
         "X2",
-        "the token that `kubectl moorage explain` or the page passes on is read on the way, or kept",
-        "TLS from the API server to the scheduler, whose certificate nobody verifies: who may change Service,"
-        " Endpoints or pods in `kai-scheduler` could take it. The scheduler keeps digests",
+        "the token that `explain` or the page passes on",
+        "TLS, but [unverified](../security.md#what-does-not-hold); only digests are kept",
         Layer.TLS,
         [],
     ),
     Threat(
         "X3",
-        "somebody reads the [page](page.md) (off in the chart) who may not: without a token, with another's "
-        "rights, by a site's script or name, or by what people wrote into it",
-        "beyond loopback the API server says who it is and what they may list; others' shares have no name; "
-        "on loopback other names are turned away; nothing becomes HTML",
+        "the [page](../page.md) read without a right, or by a site's script or texts",
+        "the same; no text becomes HTML",
         Layer.RBAC,
         [
             "tests/e2e/test_page: each_reader_sees",
@@ -302,15 +283,15 @@ THREATS: Final = (
     ),
     Threat(
         "X4",
-        "somebody keeps readers from the page: connections that say nothing, half a request, answers that nobody reads",
-        "a time for each of them, and a bound on connections: those that ask nothing make room",
+        "idle or slow connections keep readers from the page",
+        "time limits; idle connections are closed first",
         Layer.BOUND,
         ["tests/ui/page/test_door: shake_hands, ask_to_an_end, does_not_read, open_pages_stay"],
     ),
     Threat(
         "10.2",
-        "thousands of connections to the webhooks that say nothing, or half a review, to keep the API server out",
-        "of too many the oldest that ask nothing make room; a review has to come within 10 s",
+        "thousands of idle connections to the webhooks, or half a review",
+        "idle ones are closed first; a review has 10 s",
         Layer.BOUND,
         [
             "tests/admission/test_connections: the_first_of_those_that_ask_nothing, no_more_than_half",
@@ -321,39 +302,35 @@ THREATS: Final = (
     Threat(
         "11.1",
         "BindRequest or gang plan made by a user",
-        "refused, for administrators too; a foreign one is not carried out",
+        "refused, for administrators too",
         Layer.POLICY,
         ["tests/attacks/test_foreign_objects: nobody_but_us, a_tenant_writes_no_plan"],
     ),
     Threat(
         "G1",
-        "an old `kai.scheduler/stale-podgroup-timestamp` on a PodGroup that is below its minimum",
-        "believed by a scheduler that starts: that gang is released at once. It harms nobody else, and its "
-        "writers may delete its pods as well; one in the future or unreadable counts as now",
+        "an old `kai.scheduler/stale-podgroup-timestamp`",
+        "a restarted scheduler releases that gang at once",
         Layer.RULE,
-        ["tests/scheduler/background/test_stale_stamps: somebody_forged"],
+        ["tests/scheduler/background/test_stale_gangs: somebody_forged"],
     ),
     Threat(
         "E2",
-        "the priority class of reservation pods on a tenant's pod, to come before everybody",
+        "the priority class of reservation pods on a tenant's pod",
         "refused",
         Layer.WEBHOOK,
         ["tests/attacks/test_attackers: takes_the_priority"],
     ),
     Threat(
         "A1",
-        "an object that no decoder reads to its end (`managedFields` nested thousands of levels deep, which "
-        "the API server stores), so that nobody who lists pods goes on",
+        "`managedFields` nested thousands of levels deep",
         "read without what is too deep",
         Layer.BOUND,
-        ["tests/kube/client/test_depth", "tests/kube/test_on_a_real_server: nest_a_thousand_levels_deep"],
+        ["tests/kube/client/test_listing", "tests/kube/test_on_a_real_server: nest_a_thousand_levels_deep"],
     ),
     Threat(
         "A2",
-        "pods with more node affinity terms, labels, tolerations, resources, UUIDs of GPUs or places of "
-        "records than can be judged within a lease",
-        "above 500 (10,000 in all places of a record, 100 resources) the pod waits and says so; what is new "
-        "is judged a few at a time",
+        "pods with thousands of terms, labels, tolerations, resources or UUIDs",
+        "above 500 the pod waits with a reason",
         Layer.BOUND,
         [
             "tests/scheduler/core/convert/test_blockers: a_hard_constraint, what_a_record_names",
@@ -362,19 +339,15 @@ THREATS: Final = (
     ),
     Threat(
         "E3",
-        "a pod of 1 MiB that excludes the GPUs in use, and the next one that excludes its GPU as well, to "
-        "open one GPU each",
-        "an exclusion opens no GPU that the pod would not open without it: the pod waits "
-        "([rule](dialects.md#gpus-by-index-or-uuid)); more than 500 names in a list, or each GPU that the pod"
-        " wants, is refused",
+        "pods that exclude the GPUs in use, to open one each",
+        "[exclusions](../dialects.md#gpus-by-index-or-uuid) open no GPU; above 500 names refused",
         Layer.RULE,
-        ["tests/scheduler/core/decide/test_exclusions", "tests/gpu/dialects/test_hami: leaves_no_card"],
+        ["tests/scheduler/core/decide/test_placer", "tests/gpu/dialects/test_hami: leaves_no_card"],
     ),
     Threat(
         "A3",
-        "thousands of different pods that fit nowhere, so that deciding on them keeps other tenants' pods waiting",
-        "a decision ends after some 30 ms, divided between namespaces; what fitted nowhere is judged again "
-        "only after a change that may help ([rule](design/scheduler-core.md#as-built))",
+        "thousands of different pods that fit nowhere",
+        "a decision ends after some 30 ms, divided between [namespaces](../design/scheduler-core.md#as-built)",
         Layer.BOUND,
         [
             "tests/scheduler/core/decide/test_decide: does_not_keep_another, costs_the_next_decision_nothing",
@@ -383,14 +356,14 @@ THREATS: Final = (
     ),
     Threat(
         "V2",
-        "a running pod deleted by force, to free its share while its program runs on",
-        "the share is kept for the grace period and a minute",
+        "a running pod deleted by force, to free its share",
+        "the share is kept for the grace period and two minutes",
         Layer.RULE,
         ["tests/attacks/test_vanished: deleted_by_force"],
     ),
     Threat(
         "H1",
-        "a Binding by a tenant that brings devices along, by `pods/NAME/binding` or by the older `bindings`",
+        "a tenant's Binding that brings devices (`pods/binding`, `bindings`)",
         "refused",
         Layer.POLICY,
         [
@@ -400,31 +373,29 @@ THREATS: Final = (
     ),
     Threat(
         "H2",
-        "what admission read of a pod (`moorage.dev/gpu`) changed, added or removed later, or brought by a Binding",
-        "refused, for our own components too",
+        "`moorage.dev/gpu` changed, added or removed later, or by a Binding",
+        "refused, for our components too",
         Layer.POLICY,
         ["tests/cluster/test_policies: what_admission_wrote_nobody, a_binding_brings_no_record"],
     ),
     Threat(
         "H3",
-        "a record of a tenant's own making, or of a copied pod",
-        "an ask like any other; other words beside it have to agree",
+        "a record made by a tenant, or copied",
+        "a request like any other; other words beside it must agree",
         Layer.RULE,
-        ["tests/gpu/translate/test_native: a_record_is_an_ask, words_that_were_changed_beside"],
+        ["tests/gpu/translate/test_asked: a_record_is_an_ask, words_that_were_changed_beside"],
     ),
     Threat(
         "A4",
-        "a pod of 1 MiB of containers, resources, variables, annotations, labels or expressions, so that "
-        "reading it holds all reviews up",
-        "refused before anything of it is read: [bounds](#how-large-a-pod-may-be) on what admission reads",
+        "a pod of 1 MiB, to block all reviews",
+        "refused unread ([bounds](../security.md#how-large-a-pod-may-be))",
         Layer.BOUND,
         ["tests/admission/test_bounds: refused_before_it_is_read, let_through_unread, does_not_grow"],
     ),
     Threat(
         "A5",
-        "floods of reviews, or callers that go away, so that health is not answered or work is done for nobody",
-        "reviews are judged one at a time, everything else is served between two of them; whose caller has "
-        "closed its connection or waited out its time is not judged",
+        "floods of reviews, or callers that go away",
+        "one review at a time, health in between; gone callers are skipped",
         Layer.BOUND,
         [
             "tests/admission/test_turns: closed_its_connection, two_reviews_at_most, largest_pods_are_sent",
@@ -433,81 +404,78 @@ THREATS: Final = (
     ),
     Threat(
         "A6",
-        "a PodGroup of very many subgroups, so that reading it holds reviews of pods up",
-        "more than 10,000 are refused before they are read",
+        "a PodGroup with very many subgroups",
+        "above 10,000 refused unread",
         Layer.BOUND,
         ["tests/admission/objects/test_review: too_many_subgroups, before_the_bound"],
     ),
     Threat(
         "A7",
-        "floods of reviews of Queues, so that the API server is kept busy with listing them",
-        "one list at a time, which serves every review that came before it began",
+        "floods of reviews of Queues, to make admission list them",
+        "one list at a time serves all that wait",
         Layer.BOUND,
         ["tests/admission/objects/test_known_queues: serves_all_that_wait"],
     ),
     Threat(
         "A8",
-        "a pod within these bounds that asks for very many devices in another system's words",
-        "refused before anything is made of its asks: 384 devices in a pod at most",
+        "a pod that requests very many devices in another dialect",
+        "above 384 devices refused",
         Layer.BOUND,
         ["tests/gpu/translate/test_combine: ways_of_many_containers, slices_of_many_profiles, of_very_many_resources"],
     ),
     Threat(
         "H4",
-        "labels or annotations of another system's changed after they were read",
+        "another dialect's labels or annotations changed later",
         "refused",
         Layer.WEBHOOK,
         ["tests/admission/test_validate: words_of_a_pod_with_a_record, words_that_came_too_late"],
     ),
     Threat(
         "H5",
-        "a Binding that makes a reservation pod of a pod, or names a queue that its namespace is not bound to",
+        "a Binding that makes a reservation pod, or names a queue outside its namespace's",
         "refused",
         Layer.POLICY,
         ["tests/cluster/test_policies: a_binding_makes_no_reservation, a_binding_names_no_queue"],
     ),
     Threat(
         "K1",
-        "the webhooks' Secret read: the key of a server certificate, of no CA; it ends with that certificate",
-        "one Secret, by its name; never shown in a log",
+        "the webhooks' Secret is read",
+        "RBAC by its name; it has no CA's key",
         Layer.RBAC,
-        ["tests/admission/test_manifests: the_identities", "tests/admission/certificates/test_steps: shows_its_key"],
+        ["tests/admission/test_manifests: the_identities", "tests/admission/certificates/test_rotation: shows_its_key"],
     ),
     Threat(
         "K2",
-        "names, annotations or a server's words with line ends or escape sequences, to forge lines of a log "
-        "or move a terminal's cursor",
-        "written as escapes: one record is one line",
+        "line ends or escape sequences in names, to forge log lines",
+        "escaped: one record is one line",
         Layer.RULE,
         ["tests/cli/test_logs: nobody_forges_a_line"],
     ),
     Threat(
         "K3",
-        "a token, key or password in the words of an error",
-        "taken out of every line, as far as it looks like one ([logging](logging.md))",
+        "a token, key or password in an error",
+        "removed from every line, if it [looks like one](../logging.md)",
         Layer.RULE,
         ["tests/cli/test_logs: a_planted_secret", "tests/cli/test_secrets: a_token_is_in_no_line"],
     ),
     Threat(
         "K4",
-        "a trace of a tenant's own making (`moorage.dev/traceparent`), somebody else's, or nonsense, to "
-        "change how his pods are decided on, or to cost what traces cost for all",
-        "a wrong picture; nothing is decided by it, and the number of spans that wait is bounded "
-        "([tracing](tracing.md))",
+        "a forged trace (`moorage.dev/traceparent`)",
+        "a wrong picture only; waiting spans are bounded ([traces](../tracing.md))",
         Layer.BOUND,
-        ["tests/wire/test_traceparent: any_text_is_read", "tests/runtime/tracing/test_exporter: is_bounded"],
+        ["tests/wire/test_words: any_text_is_read", "tests/runtime/tracing/test_exporter: is_bounded"],
     ),
     Threat(
         "K5",
         "our identities, namespaces, policies",
-        "RBAC: a tenant has no way to them",
+        "a tenant has no right to them",
         Layer.RBAC,
         ["tests/attacks/test_attackers: no_way_to_our_identities"],
     ),
     Threat(
         "P1",
-        "a name in `ownerReferences` that is a path (`../../team/jobs/quiet`), to copy another namespace's object",
-        "refused on the pod with field, value and what is allowed; no request is sent",
+        "a path as name in `ownerReferences`, to copy another namespace's object",
+        "refused; no request is sent",
         Layer.RULE,
         [
             "tests/attacks/test_owners: leads_into_no_other_namespace",
@@ -516,8 +484,8 @@ THREATS: Final = (
     ),
     Threat(
         "P2",
-        "a name in `ownerReferences` that is the path of a list (`../../../../../../api/v1/pods`), to fill memory",
-        "the same; an object has 16 MiB at most, an owner 2 MiB, a page of a list 32 MiB",
+        "the path of a list as owner, to fill memory",
+        "refused; 16 MiB an object, 2 MiB an owner, 32 MiB a page of a list",
         Layer.RULE,
         [
             "tests/attacks/test_owners: lists_nothing",
@@ -527,8 +495,8 @@ THREATS: Final = (
     ),
     Threat(
         "P3",
-        "a name in `ownerReferences` that is a query (`?watch=true`), to hold places in flight",
-        "one quoted segment of the path: such an object does not exist",
+        "a query as owner (`?watch=true`), to block requests",
+        "quoted: no such object",
         Layer.RULE,
         [
             "tests/attacks/test_owners: opens_no_watch",
@@ -537,29 +505,43 @@ THREATS: Final = (
     ),
     Threat(
         "P4",
-        "owners whose reads take long, to hold all places of the component that groups pods",
-        "a namespace has a quarter of the places, and takes turns with others",
+        "owners that are slow to read, to block grouping",
+        "a namespace has a quarter of the places, and takes turns",
         Layer.BOUND,
         ["tests/podgrouper/test_attackers: owners_answer_never", "tests/podgrouper/work/test_queue: fills_its_share"],
     ),
     Threat(
+        "P5",
+        "pods whose large owner is refused, to have it read for each of them every minute",
+        "read once for all of them each time",
+        Layer.BOUND,
+        ["tests/podgrouper/test_attackers: read_once_for_all"],
+    ),
+    Threat(
+        "P6",
+        "a workload with thousands of templates, to block grouping",
+        "the work grows with the templates, not with their square: 0.3 s for 4,000",
+        Layer.BOUND,
+        ["tests/podgrouper/core/test_cost"],
+    ),
+    Threat(
         "W1",
-        "the UID of another namespace's object as owner, to have its labels and annotations copied into a PodGroup",
-        "only an object of the pod's namespace with that group, kind, name and UID is its owner",
+        "the UID of another namespace's object as owner, to copy its labels",
+        "an owner must match namespace, group, kind, name and UID",
         Layer.RULE,
         ["tests/attacks/test_owners: brings_nothing_of_it_along", "tests/podgrouper/test_attackers: are_not_copied"],
     ),
     Threat(
         "W2",
-        "an owner of a kind that does not exist, with another Job's UID, so that its pods stay ungrouped",
-        "what is known of an object is kept by group, kind, namespace, name and UID",
+        "an owner of an unknown kind with another Job's UID",
+        "objects are known by all of these",
         Layer.RULE,
         ["tests/attacks/test_owners: keeps_it_from_no_group", "tests/podgrouper/read/test_owners: a_forged_reference"],
     ),
     Threat(
         "W4",
-        "a pod that can't be grouped and names another owner first, to prolong the back-off of its pods",
-        "its key and its back-off are its own",
+        "another owner on a pod that can't be grouped, to prolong its back-off",
+        "key and back-off are its own",
         Layer.RULE,
         [
             "tests/podgrouper/test_attackers: has_no_pod_of_the_owner",
@@ -568,18 +550,36 @@ THREATS: Final = (
     ),
     Threat(
         "W5",
-        "the UID of another namespace's Job or controller on a pod that fails or waits",
-        "the scheduler knows controllers by all of their identity: no name is shown, no node avoided",
+        "the UID of another namespace's controller on a pod that fails",
+        "no name is shown, no node avoided",
         Layer.RULE,
         [
-            "tests/scheduler/watch/test_refusing_nodes: with_the_uid_of_anothers_controller",
+            "tests/scheduler/watch/test_node_agents: with_the_uid_of_anothers_controller",
             "tests/scheduler/core/convert/test_job_owners: a_pod_goes_by_no_job_of_another",
         ],
     ),
     Threat(
+        "W6",
+        "a Deployment that owns itself, to have the scheduler follow owners for ever",
+        "no owner above a Deployment is followed",
+        Layer.RULE,
+        [
+            "tests/scheduler/core/convert/test_plain_owners: a_pod_of_a_deployment_goes_by_that",
+            "tests/podgrouper/test_app: of_plain_owners_the_scheduler_knows",
+            "tests/attacks/test_owners: owns_itself",
+        ],
+    ),
+    Threat(
+        "W7",
+        "hundreds of made-up versions of a kind as owners, to have edits of workloads missed",
+        "8 versions of a kind; those that are not served are given up",
+        Layer.BOUND,
+        ["tests/podgrouper/test_attackers: versions_that_do_not_exist"],
+    ),
+    Threat(
         "D1",
-        "one ResourceClaim whose CEL selector takes long for each device, to stop all decisions",
-        "bounded before: above 5 ms it is refused and its pod says so; else its namespace is charged the bound",
+        "a ResourceClaim with a slow CEL selector",
+        "above 5 ms refused; else charged to its namespace",
         Layer.BOUND,
         [
             "tests/attacks/test_work: slow_selectors",
@@ -589,155 +589,162 @@ THREATS: Final = (
     ),
     Threat(
         "D2",
-        "many selectors that name a UUID, or many different claims, to fill memory with answers",
-        "64 MiB each in all, with a share for each namespace",
+        "many selectors or claims, to fill memory",
+        "64 MiB each, divided between namespaces",
         Layer.BOUND,
         ["tests/scheduler/core/claims/test_selectors", "tests/scheduler/core/claims/test_inventory"],
     ),
     Threat(
         "Q1",
-        "PodGroup deleted, changed or made again while its pods run, so that they count for nothing or for others",
-        "a placed pod counts for what its Binding wrote: queue and preemptibility at the placement",
+        "a PodGroup deleted or changed while its pods run",
+        "placed pods keep their queue and preemptibility",
         Layer.RULE,
         ["tests/attacks/test_charges: counts_for_the_queue_in_which_it_was_placed"],
     ),
     Threat(
         "Q2",
-        "label or PodGroup's name of a running pod changed, so that another team's queue is charged for it",
-        "refused after the placement; what counts is what the Binding wrote",
+        "queue label or PodGroup name of a running pod changed",
+        "refused",
         Layer.POLICY,
         ["tests/attacks/test_charges: is_charged_to_no_queue"],
     ),
     Threat(
         "Q3",
-        "running pods relabelled from one allowed queue to another, to pass the limits of both",
-        "the same",
+        "running pods relabelled to another allowed queue",
+        "refused",
         Layer.POLICY,
         ["tests/attacks/test_charges: counts_for_the_queue_in_which_it_was_placed"],
     ),
     Threat(
         "Q4",
-        "running preemptible pods above a quota labelled non-preemptible, so that nobody takes them back",
-        "refused; what counts is what held at the placement",
+        "running preemptible pods labelled non-preemptible",
+        "refused",
         Layer.POLICY,
         ["tests/attacks/test_charges: gets_its_quota_back"],
     ),
     Threat(
         "Q5",
-        "the same by their PodGroup: its preemptibility, its priority class, or by deleting it",
-        "changes nothing of pods that are placed",
+        "the same by their PodGroup",
+        "placed pods don't change",
         Layer.RULE,
         ["tests/attacks/test_charges: gets_its_quota_back"],
     ),
     Threat(
         "V1",
-        "shares of pods with an endless grace period, deleted by force, to pass the limit of a queue",
-        "a share that is kept counts for its queue as long",
+        "endless grace periods and forced deletion, to pass a queue's limit",
+        "the kept share counts for its queue",
         Layer.RULE,
-        ["tests/attacks/test_charges: deleted_by_force", "tests/scheduler/core/queues/test_vanished"],
+        ["tests/attacks/test_charges: deleted_by_force", "tests/scheduler/core/queues/test_use"],
     ),
     Threat(
         "M2",
-        "ResourceClaims of 1.5 MiB of selectors, to fill the scheduler's memory (1 MiB a claim was kept)",
-        "a claim that asks more than 64 KiB is not read, and its pods say so",
+        "ResourceClaims of 1.5 MiB of selectors",
+        "above 64 KiB not read; its pods say so",
         Layer.BOUND,
         ["tests/scheduler/core/convert/test_resource_claims: more_than_the_bytes_that_are_kept"],
     ),
     Threat(
         "M1",
-        "pods with thousands of labels, of any scheduler, to fill the scheduler's memory",
-        "above 256 labels or 16 KiB a pod of ours waits; a placed pod counts as one whose labels are in doubt",
+        "pods with thousands of labels, to fill the scheduler's memory",
+        "above 256 labels or 16 KiB ours wait; others count as in doubt",
         Layer.BOUND,
-        ["tests/attacks/test_work: thousands_of_labels", "tests/scheduler/core/convert/test_bounds"],
+        ["tests/attacks/test_work: thousands_of_labels", "tests/scheduler/core/convert/test_demand"],
     ),
     Threat(
         "M3",
-        "pods with thousands of labels, or owners and PodGroups of 1.5 MiB, to fill the component that groups pods",
-        "8 KiB of a pod are kept, 8 MiB of a namespace, 64 MiB in all; the rest is read again when it is its turn",
+        "the same to fill the memory of grouping",
+        "8 KiB a pod, 8 MiB a namespace, 64 MiB in all are kept",
         Layer.BOUND,
         [
             "tests/podgrouper/watch/test_sinks",
             "tests/podgrouper/read/test_owners: no_more_than_the_share, too_long",
-            "tests/sharing/test_pods",
+            "tests/sharing/test_state",
         ],
     ),
     Threat(
         "M4",
-        "pods, PodGroups, claims, Jobs or budgets with any one field of 1.5 MiB, to fill the scheduler's memory",
-        "each field that a tenant may write has a bound; at most 144 KiB of an object stay for it",
+        "any field of 1.5 MiB, to fill the scheduler's memory",
+        "at most 144 KiB of an object are kept",
         Layer.BOUND,
         ["tests/scheduler/core/stories/test_kept_bytes"],
     ),
     Threat(
         "M5",
-        "labels that nobody keeps, to hide a pod from anti-affinity",
-        "anti-affinity, spread and budgets of its namespace count it as selected, required affinity does not",
+        "labels that are not kept, to hide from anti-affinity",
+        "counts as selected; for required affinity it does not",
         Layer.RULE,
-        ["tests/scheduler/core/convert/test_bounds: keeps_off_a_node"],
+        ["tests/scheduler/core/convert/test_demand: keeps_off_a_node"],
+    ),
+    Threat(
+        "M6",
+        "anti-affinity of many keys, in one pod or many, to keep other namespaces off nodes",
+        "terms that name no namespaces take none but their own",
+        Layer.RULE,
+        ["tests/scheduler/core/nodes/test_anti_affinity: keep_nobody_of_others_off"],
     ),
     Threat(
         "B1",
-        "thousands of nominations or of evictions within an hour, to fill the record of evictions",
-        "bytes are divided between the namespaces that room is made for",
+        "thousands of nominations or evictions, to fill their record",
+        "its bytes are divided between namespaces",
         Layer.BOUND,
         [
             "tests/scheduler/core/preemption/test_record_shares: finds_room_however_many, beside_one_greedy, "
-            "evictions_of_an_hour",
+            "evictions_of_an_hour"
         ],
     ),
     Threat(
         "B3",
-        "events in thousands, so that those of others are lost or late",
-        "namespaces take turns; where the queue is full, the namespace with most events loses its newest",
+        "thousands of events, to delay others'",
+        "namespaces take turns; the largest loses its newest",
         Layer.BOUND,
         ["tests/kube/test_events: fill_the_queue, take_turns"],
     ),
     Threat(
         "B4",
         "each eviction rewrites the whole record (840 KiB)",
-        "it rewrites the evictions of its 520 s, and the nominations that stand",
+        "only the part of its 520 s is written",
         Layer.BOUND,
         ["tests/scheduler/core/preemption/test_record_shares: changes_its_piece_alone"],
     ),
     Threat(
         "E1",
-        "a tenant has others evicted, deletes its pod and begins again, with any number of groups",
-        "its namespace waits: 30 s after the second take that it gives up, doubled up to 10 min; others don't wait",
+        "a tenant causes evictions, deletes its pod and repeats",
+        "its namespace waits 30 s after the second one given up, doubled up to 10 min",
         Layer.BOUND,
         [
             "tests/attacks/test_charges: gives_up_again_and_again",
-            "tests/scheduler/preemption/test_giving_up",
+            "tests/scheduler/preemption/test_whole",
             "tests/scheduler/core/preemption/test_takes",
         ],
     ),
     Threat(
         "E4",
-        "the same, each take ended by a pod of its own with a higher priority, so that it counts as evicted for others",
-        "a take that its own namespace takes over is given up",
+        "the same, ended by its own pod of a higher priority",
+        "counts as given up",
         Layer.RULE,
         [
-            "tests/scheduler/preemption/test_giving_up: takes_it_over",
+            "tests/scheduler/preemption/test_whole: takes_it_over",
             "tests/scheduler/core/preemption/test_takes: how_a_take_ends",
         ],
     ),
     Threat(
         "E5",
-        "the same, offset by pods that one of its namespaces took from another one and keeps",
-        "takes are compared by the namespace of the victims",
+        "the same, offset by pods taken between its own namespaces",
+        "compared by the victims' namespace",
         Layer.RULE,
         ["tests/scheduler/core/preemption/test_takes: keeps_of_its_other_namespace"],
     ),
     Threat(
         "V8",
-        "a budget over one's own pods above the quota, two budgets or one that is long to read, so that reclaim stops",
-        "`--disruption-budgets=share` or `within-quota`: they go; by default (`always`) budgets hold",
+        "disruption budgets over one's own pods above quota",
+        "hold by default, not with `--disruption-budgets=share` or `within-quota`",
         Layer.RULE,
         ["tests/attacks/test_charges: budgets_protect_no_pod_above_the_quota", "tests/e2e/test_past_budgets"],
     ),
     Threat(
         "L1",
-        "names, groups and UIDs of another tenant's workload in conditions, events and statuses",
-        "readers of other namespaces are told the queue; pods and claims of others are counted",
+        "another tenant's names and UIDs in conditions, events, statuses",
+        "others see the queue and numbers only",
         Layer.RULE,
         [
             "tests/attacks/test_charges: a_victim_is_not_told, is_not_told_whose_it_is",
@@ -747,19 +754,18 @@ THREATS: Final = (
     ),
     Threat(
         "S1",
-        "names or texts left in a snapshot that was anonymised",
-        "every text is replaced but for words of the API and of what is read, numbers, times, UIDs; known models of "
-        "GPUs, where a text says which GPUs",
+        "names or texts left in an anonymised snapshot",
+        "texts are replaced, but for API words, times, UIDs and GPU models",
         Layer.RULE,
         ["tests/cli/snapshots/test_anonymizing: no_text_of_any_field", "tests/cli/snapshots/test_harmless"],
     ),
     Threat(
         "B5",
-        "thousands of pods or PodGroups whose status changes, so that others are not told why they wait",
-        "namespaces take turns in having conditions and statuses written",
+        "thousands of changed pods, to delay others' conditions",
+        "namespaces take turns",
         Layer.BOUND,
         [
-            "tests/scheduler/conditions/test_turns: holds_up_no_other_one",
+            "tests/scheduler/conditions/test_waiting: holds_up_no_other_one",
             "tests/scheduler/conditions/test_paced: holds_up_no_other_one",
         ],
     ),

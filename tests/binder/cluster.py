@@ -122,11 +122,7 @@ class Kubelet:
 
 class Cluster:
     def __init__(
-        self,
-        server: MemoryApiServer,
-        tasks: TaskGroup,
-        settings: BinderSettings,
-        recorder: type[EventRecorder],
+        self, server: MemoryApiServer, tasks: TaskGroup, settings: BinderSettings, recorder: type[EventRecorder]
     ) -> None:
         self._recorder = recorder
         self.server = server

@@ -7,8 +7,7 @@ import pytest
 from tests.browser.conftest import Faults
 from tests.whole import IS_WHOLE
 from tools.browser.chromium import Tab
-from tools.browser.moment import Moment, served
-from tools.browser.pictures import FEW, MANY, at, played
+from tools.browser.pictures import FEW, MANY, Moment, at, played, served
 
 pytestmark = pytest.mark.browser
 

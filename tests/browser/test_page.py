@@ -28,7 +28,7 @@ from ui.inspect.reader import read_cluster
 from ui.inspect.survey import survey
 from ui.inspect.tables import CAUSE_WORDS, gpus_down, percent_down, percent_up
 from ui.leaders import Leaders
-from ui.page.auth import Reviewed
+from ui.page.auth import TokenReviewAccess
 from ui.page.values import Device, NodeCard, Tenant
 from ui.page.watch import Unusable
 from wire import names
@@ -459,14 +459,7 @@ async def test_groups_show_shared_gpus_with_their_tenants(tab: Tab) -> None:
     async with page(await small()) as made:
         await shown(tab, made.address, "#/groups")
         assert await tab.evaluate(ROWS) == [
-            [
-                "n2 GPU 0",
-                "team-a/half 50% team-b/third 33%",
-                "83%",
-                "",
-                "closed: its reservation is gone",
-                "g-1",
-            ]
+            ["n2 GPU 0", "team-a/half 50% team-b/third 33%", "83%", "", "closed: its reservation is gone", "g-1"]
         ]
 
 
@@ -782,11 +775,7 @@ async def test_what_is_reported_of_a_gang_is_one_row(tab: Tab) -> None:
     async with page(cluster) as made:
         await shown(tab, made.address, "#/events")
         about = sorted((row[2], row[3]) for row in await tab.evaluate(ROWS))
-        assert about == [
-            ("group gang (2 pods)", "NotReady"),
-            ("team-a/huge", "NotReady"),
-            ("team-a/tune-0", "Bound"),
-        ]
+        assert about == [("group gang (2 pods)", "NotReady"), ("team-a/huge", "NotReady"), ("team-a/tune-0", "Bound")]
 
 
 async def test_a_long_list_shows_its_first_rows_and_more_of_them_on_demand(tab: Tab) -> None:
@@ -961,7 +950,7 @@ async def test_many_nodes_are_drawn_small_and_few_large(tab: Tab) -> None:
 
 
 async def test_a_reader_shows_a_token_and_sees_what_it_may(tab: Tab) -> None:
-    access = Reviewed(Reviewer(USERS, RIGHTS).api())
+    access = TokenReviewAccess(Reviewer(USERS, RIGHTS).api())
     async with page(await small(), access=access, hosts=None) as made:
         await tab.open(made.address)
         for token in ("nobody's", "token-ann"):
@@ -990,7 +979,7 @@ async def test_who_may_list_queues_is_told_what_all_their_pods_use(tab: Tab) -> 
     spec = {"resources": {"gpu": {"quota": 2, "limit": -1}}}
     await cluster.api.create(QUEUES, {"metadata": {"name": "queue-of-team-b"}, "spec": spec})
     rights = {"ann": RIGHTS["ann"] | {("queues", "")}}
-    access = Reviewed(Reviewer(USERS, rights).api())
+    access = TokenReviewAccess(Reviewer(USERS, rights).api())
     async with page(cluster, access=access, hosts=None) as made:
         await tab.open(f"{made.address}/#/queues")
         await tab.until("document.activeElement?.id === 'token'")

@@ -10,8 +10,7 @@ import pytest
 from tests.docs.pages import ROOT
 from tools.browser.chromium import Chromium, Tab
 from tools.browser.comparing import difference
-from tools.browser.moment import Moment
-from tools.browser.pictures import BUILD, FEW, PICTURES, build, played, shot, take
+from tools.browser.pictures import BUILD, FEW, PICTURES, Moment, build, played, shot, take
 from wire.core import Pod
 
 pytestmark = pytest.mark.browser

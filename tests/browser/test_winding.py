@@ -16,8 +16,8 @@ from kube.serving import serve
 from tests.browser.conftest import Faults
 from tests.scheduler.core.objects import bound, changed, node, pod, reservation
 from tools.browser.chromium import Chromium, Tab
-from ui.page.replay import Opened
-from ui.page.rows import FORM, Line
+from ui.commands.page import Opened
+from ui.page.index import FORM, Line
 from ui.page.timeline import Recorded
 from ui.page.values import EventLine
 from wire import names

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
-from typing import Any
 
 import anyio
 import pytest
 
-from cli.checks.clean_nodes import Cleaner, removal
-from cli.checks.foreign import foreign_offers
+from cli.checks.nodes import foreign_offers
+from cli.clean_nodes import Cleaner, removal
 from cli.main import main
 from kube.client import errors
 from kube.client.api import Api
@@ -21,12 +20,9 @@ from runtime.text import BadInput
 from simulator.apiserver.server import MemoryApiServer
 from simulator.clock import VirtualClock
 
+VIRTUAL_TIME = True
+
 GONE, KEPT = "volcano.sh/vgpu-number", "aliyun.com/gpu-mem"
-
-
-@pytest.fixture(scope="session")
-def anyio_backend(virtual_anyio_backend: Any) -> Any:
-    return virtual_anyio_backend
 
 
 class Cluster:

@@ -77,6 +77,7 @@ def test_what_may_come_next(typed: list[str], expected: list[str] | None) -> Non
         assert found == expected
 
 
+@pytest.mark.thorough
 def test_kubectl_asks_the_program_that_is_installed(tmp_path: Path) -> None:
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
     for name in ("kubectl-moorage", "kubectl_complete-moorage"):

@@ -7,8 +7,8 @@ import pytest
 import yaml
 from rich.console import Console
 
-from cli import demo
 from cli.main import main
+from cli.simulation import demonstration
 from simulator import manifests
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
@@ -46,11 +46,14 @@ def test_a_folder_without_examples_is_named(tmp_path: Path, capsys: pytest.Captu
 
 def test_the_demo_waits_for_nobody_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     pauses: list[float] = []
-    assert demo.run(EXAMPLES[0].parent, seed=0, pause=pauses.append) == 0
+    assert demonstration.run(EXAMPLES[0].parent, seed=0, pause=pauses.append) == 0
     assert pauses == []
-    assert "All are there" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "All are there" in shown
+    assert "26 invariants held" in shown
 
 
+@pytest.mark.thorough
 def test_on_a_terminal_each_example_can_be_read_and_what_stands_still_takes_no_time() -> None:
     drawn, pauses = io.StringIO(), dict[str, float]()
     console = Console(file=drawn, force_terminal=True, width=100, height=60, highlight=False)
@@ -62,7 +65,7 @@ def test_on_a_terminal_each_example_can_be_read_and_what_stands_still_takes_no_t
         last = max((*titles, *ends), key=text.rfind)
         pauses[last] = pauses.get(last, 0.0) + seconds
 
-    assert demo.run(EXAMPLES[0].parent, seed=0, console=console, pause=pause) == 0
+    assert demonstration.run(EXAMPLES[0].parent, seed=0, console=console, pause=pause) == 0
     assert min(pauses[title] for title in titles) >= 0.5
     assert all(pauses[end] > 0 for end in ends)
     assert sum(pauses.values()) < 10

@@ -15,6 +15,7 @@ from cli.completion import suggested
 from cli.main import main
 from kube.client.errors import Forbidden
 from kube.client.resources import CONFIG_MAPS, QUEUES
+from scheduler.conditions import advice
 from scheduler.core.model.preemption import Action, Nomination, Place, Victim
 from scheduler.core.model.settings import Settings
 from scheduler.core.preemption.nomination_record import Record, written
@@ -22,12 +23,13 @@ from scheduler.settings import SchedulerSettings
 from simulator.apiserver.calls import Call
 from simulator.apiserver.faults import Fault
 from simulator.world import World, WorldSettings
-from tests.conftest import AnyioBackend
 from tests.scheduler import stage
 from tests.scheduler.stage import api_of, create, create_gang, pod, settle
 from ui.commands import explain
 from ui.queues import reader
 from wire import names
+
+VIRTUAL_TIME = True
 
 GIVEN = Path(__file__).parents[1] / "docs" / "given"
 OFFLINE = ("-f", str(GIVEN / "queues.yaml"), "-f", str(GIVEN / "cluster.yaml"))
@@ -35,15 +37,10 @@ NANO = 10**9
 WALL_S = 1_800_000_000
 
 
-@pytest.fixture(scope="module")
-def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
-    return virtual_anyio_backend
-
-
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (["gpu", "a"], "explain gpu: allowed are pod, podgroup, node and queue, and a name"),
+        (["gpu", "a"], "explain gpu: allowed are pod, podgroup, node, queue and reason, and a name"),
         (["pod"], "explain pod: name one pod; names are listed by: inspect pod"),
         (["node", "n", "-n", "x"], "-n: a node has no namespace; allowed with pod and podgroup"),
         (["queue", "a", "--what-if", "gpus=2"], "--what-if: allowed with pod and podgroup, not with queue"),
@@ -99,11 +96,38 @@ def test_programs_get_exact_amounts(
     assert told["orders"][-1]["turns"][1]["afterBy"] == "shareUsedWith"
 
 
+@pytest.mark.parametrize("named", ["no-node-fits", "NoNodeFits"])
+def test_what_helps_for_a_reason_is_printed(named: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "reason", named]) == 0
+    assert capsys.readouterr().out == "See the nodes below; `explain` prints changes that help.\n"
+
+
+def test_every_command_of_a_column_help_works(capsys: pytest.CaptureFixture[str]) -> None:
+    codes = [each.value for each in advice.OF_CODES]
+    for reason in (*codes, *advice.OF_NODES, *(each.value for each in advice.OF_KEPT)):
+        command, *words = advice.link(reason).split()
+        assert (command, main(words)) == ("moorage", 0)
+        told = capsys.readouterr().out
+        assert told.strip()
+        assert "](" not in told
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [(["taints"], "the nearest: taint"), (["x"], "docs/pending.md lists them"), ([], "name one reason")],
+)
+def test_a_reason_that_there_is_not_is_refused_with_the_nearest(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", "reason", *words]) == 2
+    assert told in capsys.readouterr().err
+
+
 def test_names_of_queues_are_completed() -> None:
     def ask(kind: str, where: Any) -> list[str]:
         return [f"{kind}-1"]
 
-    assert suggested(["explain", ""], ask=ask) == ["pod", "podgroup", "node", "queue", ":4"]
+    assert suggested(["explain", ""], ask=ask) == ["pod", "podgroup", "node", "queue", "reason", ":4"]
     assert suggested(["explain", "queue", ""], ask=ask) == ["queues-1", ":4"]
     assert suggested(["inspect", "queues", ""], ask=ask) == ["queues-1", ":4"]
 
@@ -172,7 +196,7 @@ async def test_a_pod_of_a_cluster_is_explained_as_it_is_told_and_with_who_is_evi
         told = json.loads(capsys.readouterr().out)["group"]
         assert told["message"].endswith(" ".join(stage.waits_because(world, "waits").split()))
         assert [each["message"] for each in told["helps"]] == ["end runs", "add 1 node like node-0"]
-        assert (told["evictions"], told["room"]) == ([], None)
+        assert (told["evictions"], told["preemption"]) == ([], None)
         await create_record(world)
         explain.show(await reader.read(api_of(world, "someone"), wall_s=WALL_S), arguments, WALL_S)
         (eviction,) = json.loads(capsys.readouterr().out)["group"]["evictions"]
@@ -185,7 +209,7 @@ async def create_record(world: World) -> None:
     victim = Victim(pod_uid=runs, namespace=stage.TEAM, name="runs", node="node-0", owner=runs)
     places, team = (Place(waits, "node-0"),), stage.TEAM
     nomination = Nomination(id=f"{waits}-0", action=Action.RECLAIM, namespace=team, places=places, victims=(victim,))
-    record = {"metadata": {"name": names.NOMINATIONS}, "data": {"room": written(Record((nomination,)))}}
+    record = {"metadata": {"name": names.NOMINATIONS}, "data": {"nominations": written(Record((nomination,)))}}
     await world.api.create(CONFIG_MAPS, record, namespace=names.SYSTEM_NAMESPACE)
 
 

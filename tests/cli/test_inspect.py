@@ -15,7 +15,8 @@ import pytest
 import yaml
 
 from cli import inspect
-from cli.main import main, plugin_parser
+from cli.commands import plugin_parser
+from cli.main import main
 from kube.client.clock import SystemClock
 from kube.client.errors import Forbidden
 from kube.client.resources import GPU_NODES, NAMESPACES, NODES, POD_GROUPS, PODS, QUEUES
@@ -25,7 +26,6 @@ from simulator.apiserver.faults import Fault
 from simulator.apiserver.types import MOORAGE
 from simulator.installation import SERVICE_ACCOUNTS
 from simulator.world import World
-from tests.conftest import AnyioBackend
 from tests.scheduler import stage
 from tests.scheduler.stage import TEAM, api_of, create, create_gang, pod, settle, share
 from ui.commands import inspect as inspectprocess
@@ -33,12 +33,9 @@ from ui.inspect.values import Inspection, UseView
 from ui.leaders import Leaders
 from wire import names
 
+VIRTUAL_TIME = True
+
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module")
-def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
-    return virtual_anyio_backend
 
 
 def understood(*given: str) -> argparse.Namespace:
@@ -174,70 +171,6 @@ async def test_the_nodes_of_many_pods_are_read_by_one_list(nodes: int, verbs: li
         assert less.unread
 
 
-def limited(name: str, **limits: int) -> dict[str, Any]:
-    """A pod that asks in resources; two underscores stand for a slash, one for a dash."""
-    made = pod(name)
-    amounts = {key.replace("__", "/").replace("_", "-"): str(amount) for key, amount in limits.items()}
-    made["spec"]["containers"][0]["resources"] = {"limits": amounts}
-    return made
-
-
-async def test_pods_of_all_systems_share_devices_and_each_is_told_in_its_own_words() -> None:
-    async with stage.stage("1x2x24GiB") as world:
-        await create(
-            world,
-            limited("slice", **{"nvidia.com/gpu": 1, "nvidia.com/gpumem": 3000, "nvidia.com/gpucores": 30}),
-            limited("memory", **{"aliyun.com/gpu_mem": 5}),
-            limited("hundredths", **{"cnvrg.io/metagpu": 30}),
-            share("quarter", "0.25"),
-        )
-        await settle()
-        seen = await looked(world)
-        assert {view.name: (view.dialect, view.asks) for view in seen.pods} == {
-            "slice": ("hami", ("main: 3000 MiB of a GPU, 30% of its compute",)),
-            "memory": ("aliyun", ("main: 5120 MiB of a GPU",)),
-            "hundredths": ("metagpu", ("main: 30% of a GPU",)),
-            "quarter": ("kai", ("main: 25% of a GPU",)),
-        }
-        given = {view.name: view.given[0] for view in seen.pods}
-        assert {name: one.mem_mib for name, one in given.items()} == {
-            "slice": 3000,
-            "memory": 5120,
-            "hundredths": 24576 * 3 // 10,
-            "quarter": 6144,
-        }
-        assert sum(node.used_nano for node in seen.nodes) == sum(one.nano for one in given.values())
-        assert "does not enforce" in next(view for view in seen.pods if view.name == "slice").not_enforced
-
-
-async def test_a_node_is_told_as_in_the_whole_cluster() -> None:
-    async with stage.stage("2x2x24GiB") as world:
-        await create(world, share("a"), share("b"), pod("c", gpus=2))
-        await settle()
-        whole = {node.name: node for node in (await looked(world)).nodes}
-        for name, node in whole.items():
-            assert (await looked(world, "node", name)).nodes == (node,)
-        with pytest.raises(BadInput, match="there is no node gone"):
-            await looked(world, "node", "node-0", "gone")
-
-
-async def test_a_share_on_its_way_to_a_node_is_on_that_node() -> None:
-    async with stage.stage("1x2x24GiB") as world:
-        world.server.faults.on_request.append(
-            lambda call: Fault(delay_s=5.0) if call.user == "binder" and call.kind.plural == "pods" else None
-        )
-        await create(world, share("a"))
-        await settle(2)
-        for seen in (await looked(world), await looked(world, "node", "node-0")):
-            (tenant,) = seen.nodes[0].devices[0].tenants
-            assert (tenant.name, tenant.nano, tenant.is_bound, tenant.is_kept) == ("a", 500_000_000, False, False)
-        (view,) = (await looked(world, "pod", "a")).pods
-        assert view.waits is not None
-        assert view.waits.on_its_way_to == "node-0"
-        world.server.faults.clear()
-        await settle(30)
-
-
 async def test_a_pod_in_a_book_is_read_by_its_name_before_its_share_is_called_kept() -> None:
     async with stage.stage("1x2x24GiB") as world:
         world.server.faults.on_request.append(
@@ -366,31 +299,6 @@ async def test_queues_are_told_as_the_scheduler_counts_them(capsys: pytest.Captu
             await looked(world, "queues")
 
 
-async def test_gangs_are_told_by_what_runs_of_them_and_why_the_rest_waits(capsys: pytest.CaptureFixture[str]) -> None:
-    async with stage.stage("1x4x80GiB") as world:
-        await create_gang(world, "runs", 2, *(pod(f"r{number}", gpus=1) for number in range(2)))
-        await create_gang(world, "waits", 2, *(pod(f"w{number}", gpus=3) for number in range(2)))
-        await settle()
-        seen = await looked(world, "podgroups")
-        assert [(view.name, view.phase, view.minimum, view.running, view.waiting) for view in seen.pod_groups] == [
-            ("runs", "Running", 2, 2, 0),
-            ("waits", "Waiting", 2, 0, 2),
-        ]
-        assert seen.pod_groups[1].message == " ".join(stage.waits_because(world, "w0").split())
-        assert [view.members for view in seen.pod_groups] == [(), ()]
-        inspectprocess.show(seen, understood("podgroups", "-o", "name"))
-        assert capsys.readouterr().out == "podgroup.scheduling.run.ai/runs\npodgroup.scheduling.run.ai/waits\n"
-        one = await looked(world, "pg", "waits")
-        assert [member.pod.name for member in one.pod_groups[0].members] == ["w0", "w1"]
-        inspectprocess.show(one, understood("pg", "waits"))
-        printed = capsys.readouterr().out.splitlines()
-        assert [row.split()[0] for row in printed if row] == [
-            "PODGROUP", "team-a/waits", "Pods", "PODGROUP", "team-a/waits", "team-a/waits"
-        ]  # fmt: skip
-        with pytest.raises(BadInput, match="there is no podgroup gone in namespace team-a"):
-            await looked(world, "podgroup", "gone")
-
-
 async def test_gangs_are_read_of_the_contexts_namespace_of_others_or_by_labels() -> None:
     async with stage.stage("1x4x80GiB") as world:
         for name, team in (("a", "x"), ("b", "y")):
@@ -411,35 +319,6 @@ async def test_gangs_are_read_of_the_contexts_namespace_of_others_or_by_labels()
         world.server.faults.on_request.append(refuse("pods", TEAM))
         with pytest.raises(Forbidden):
             await looked(world, "podgroup")
-
-
-async def test_free_gpus_that_fit_no_pod_are_counted_with_what_pods_without_gpus_take() -> None:
-    async with stage.stage("1x2x24GiB") as world:
-        allocatable = (await world.api.get(NODES, "node-0")).status.allocatable or {}
-        least = {"cpu": "1", "nvidia.com/gpu": "1"}
-        beside, waits = pod("beside"), pod("waits")
-        beside["spec"]["containers"][0]["resources"] = {"requests": {"cpu": str(allocatable["cpu"])}}
-        waits["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}, "limits": least}
-        await create(world, beside)
-        await settle()
-        await create(world, waits)
-        await settle()
-        seen = await looked(world)
-        assert [(each.cause.value, each.nano) for each in seen.unusable] == [("cpu", 2 * 10**9)]
-        assert {view.name for view in seen.pods} == {"waits"}
-        # Not all that runs there was read.
-        assert (await looked(world, "pod")).unusable == ()
-
-
-async def test_people_get_tables(capsys: pytest.CaptureFixture[str]) -> None:
-    async with stage.stage("1x2x24GiB") as world:
-        await create(world, share("a"))
-        await settle()
-        for given, first in [([], "NODE "), (["node"], "node-0: ready"), (["pod"], "POD ")]:
-            inspectprocess.show(await looked(world, *given), understood(*given))
-            assert capsys.readouterr().out.startswith(first)
-        inspectprocess.show(await looked(world), understood("--format", "aliyun"))
-        assert "12/24" in capsys.readouterr().out
 
 
 async def test_labels_select_nodes_pods_and_queues() -> None:

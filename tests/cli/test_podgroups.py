@@ -40,16 +40,6 @@ def jobset() -> dict[str, Any]:
     }
 
 
-def lws() -> dict[str, Any]:
-    spec = {"replicas": 2, "leaderWorkerTemplate": {"size": 2, "workerTemplate": template()}}
-    return {
-        "apiVersion": "leaderworkerset.x-k8s.io/v1",
-        "kind": "LeaderWorkerSet",
-        "metadata": {"name": "vllm"},
-        "spec": spec,
-    }
-
-
 def path_of(tmp_path: Path, *objects: dict[str, Any]) -> str:
     path = tmp_path / "workloads.yaml"
     path.write_text(yaml.safe_dump_all(objects), encoding="utf-8")
@@ -95,7 +85,18 @@ def at(obj: Any, path: str) -> Any:
     return obj
 
 
-@pytest.mark.parametrize("workload", [torch(), jobset()])
+def batch_job(**annotations: str) -> dict[str, Any]:
+    pods = template()
+    spec = {"parallelism": 4, "template": {**pods, "spec": {**pods["spec"], "restartPolicy": "Never"}}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "j", "annotations": annotations},
+        "spec": spec,
+    }
+
+
+@pytest.mark.parametrize("workload", [torch(), jobset(), batch_job(**{names.BATCH_MIN_MEMBER: "3"})])
 def test_a_workload_that_is_changed_as_it_says_starts_as_a_gang(
     workload: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -110,25 +111,75 @@ def test_a_workload_that_is_changed_as_it_says_starts_as_a_gang(
     for gpus, running in ((count, count), (count - 1, 0)):
         assert main(["simulate", "--nodes", f"1x{gpus}x80GiB", path, "-o", "json"]) == 0
         pods = json.loads(capsys.readouterr().out)["pods"]
-        assert (len(pods), sum(pod["phase"] == "Running" for pod in pods)) == (count, running)
+        assert sum(pod["phase"] == "Running" for pod in pods) == running
 
 
-def test_pods_of_one_template_in_several_sub_groups_leave_them_out(
+LEAST = {names.BATCH_MIN_MEMBER: "4"}
+
+
+def of_kubernetes(kind: str, version: str, annotations: dict[str, str], **spec: Any) -> dict[str, Any]:
+    meta = {"name": "w", "namespace": "team", "labels": {names.QUEUE_LABEL: "nlp"}, "annotations": annotations}
+    return {"apiVersion": version, "kind": kind, "metadata": meta, "spec": {"template": template(), **spec}}
+
+
+JOB = of_kubernetes("Job", "batch/v1", LEAST, parallelism=4)
+SET = of_kubernetes("StatefulSet", "apps/v1", LEAST, podManagementPolicy="Parallel", replicas=4)
+
+
+@pytest.mark.parametrize("workload", [JOB, SET], ids=["Job", "StatefulSet"])
+def test_a_workload_of_kubernetes_own_with_a_minimum_gets_a_pod_group(
+    workload: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (answer,) = answers(capsys, path_of(tmp_path, workload))
+    (made,) = answer["pod_groups"]
+    assert (made["metadata"]["name"], made["metadata"]["namespace"]) == ("pg-w", "team")
+    assert (made["spec"]["minMember"], made["spec"]["queue"]) == (4, "nlp")
+    assert answer["templates"] == [{"path": "spec.template", "pod_group": "pg-w"}]
+
+
+def test_a_job_without_parallelism_has_one_pod_at_a_time_as_the_api_server_fills_in(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (answer,) = answers(capsys, path_of(tmp_path, jobset()))
-    spec = answer["pod_groups"][0]["spec"]
-    assert (spec["minMember"], "subGroups" in spec) == (4, False)
-    assert answer["templates"] == [{"path": "spec.replicatedJobs[0].template.spec.template", "pod_group": "pg-set"}]
+    path = path_of(tmp_path, of_kubernetes("Job", "batch/v1", LEAST, completions=4))
+    (answer,) = answers(capsys, path)
+    assert answer["pod_groups"][0]["spec"]["minMember"] == 1
 
 
-def test_a_template_whose_pods_are_of_several_pod_groups_is_said_to_be_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("workload", "code", "field", "said"),
+    [
+        (of_kubernetes("Job", "batch/v1", {names.BATCH_MIN_MEMBER: "x"}), 1, "refused", "is 'x'; allowed"),
+        (of_kubernetes("StatefulSet", "apps/v1", LEAST), 1, "refused", "spec.podManagementPolicy: Parallel"),
+        (
+            {
+                "apiVersion": "batch/v1",
+                "kind": "CronJob",
+                "metadata": {"name": "c"},
+                "spec": {"jobTemplate": {"metadata": {"annotations": LEAST}, "spec": {"template": template()}}},
+            },
+            0,
+            "note",
+            "each of its Jobs has a PodGroup of its own",
+        ),
+        (of_kubernetes("Deployment", "apps/v1", LEAST), 0, "note", "each of its pods has a PodGroup of its own"),
+    ],
+    ids=["a minimum that is no number", "pods one after the other", "CronJob", "Deployment"],
+)
+def test_a_minimum_that_no_pod_group_can_have_is_told(
+    workload: dict[str, Any],
+    code: int,
+    field: str,
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    (answer,) = answers(capsys, path_of(tmp_path, lws()))
-    assert [each["metadata"]["name"] for each in answer["pod_groups"]] == ["pg-vllm-group-0", "pg-vllm-group-1"]
-    assert answer["templates"] == [{"path": "spec.leaderWorkerTemplate.workerTemplate"}]
-    assert answer["note"] == "pods of one template are of several PodGroups: a template can't name them"
+    (answer,) = answers(capsys, path_of(tmp_path, workload), code=code)
+    assert said in answer[field]
+    assert "pod_groups" not in answer
+
+
+def test_a_job_without_minimum_has_no_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert answers(capsys, path_of(tmp_path, of_kubernetes("Job", "batch/v1", {}))) == []
 
 
 def test_a_value_that_is_not_allowed_ends_with_one_and_its_field(
@@ -145,7 +196,7 @@ def test_kinds_that_are_not_known_have_no_answer(tmp_path: Path, capsys: pytest.
         "metadata": {"name": "o"},
         "spec": {"template": template()},
     }
-    assert answers(capsys, path_of(tmp_path, other, {"kind": "PyTorchJob"})) == []
+    assert answers(capsys, path_of(tmp_path, other, {"kind": "PyTorchJob"}, batch_job())) == []
 
 
 def test_it_is_not_asked_for_with_another_dialect(capsys: pytest.CaptureFixture[str]) -> None:
@@ -182,17 +233,6 @@ def test_a_gang_in_the_words_of_another_scheduler_is_one_answer_for_all_its_pods
         {"path": "Pod master", "pod_group": "pg-volcano-llm"},
         {"path": "Job j spec.template", "pod_group": "pg-volcano-llm", "subgroup": "worker"},
     ]
-
-
-def test_a_gang_that_is_not_carried_out_is_refused_with_the_field(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    group = volcano(networkTopology={"mode": "hard"})
-    (answer,) = answers(capsys, path_of(tmp_path, of_volcano("a"), group), code=1)
-    assert answer["refused"] == (
-        "PodGroup llm asks for what is not carried out: spec.networkTopology.mode is hard; allowed: soft, or no "
-        "networkTopology"
-    )
 
 
 @pytest.mark.parametrize(("gpus", "running"), [(2, 2), (1, 0)])

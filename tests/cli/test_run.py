@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.machine.command import why_refused
+from cli.run import why_refused
+from tests.quick import few_rows
 from tools.nvml_stub.build import build
 
 ROOT = Path(__file__).parents[2]
@@ -111,6 +112,7 @@ def test_a_full_machine_refuses_or_waits_and_says_why(shell: Shell) -> None:
     assert waiting.returncode == 0
 
 
+@pytest.mark.thorough
 def test_the_page_shows_what_is_printed(shell: Shell) -> None:
     """But for PIDs and times, and for programs that nobody has."""
     page = (ROOT / "docs" / "run.md").read_text(encoding="utf-8")
@@ -133,7 +135,7 @@ def masked(table: str) -> list[list[str]]:
 
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
-    [
+    few_rows([
         (["--", "true"], 2, "--gpus: missing; give a part as in 0.5"),
         (["--gpus", "0.5"], 2, "COMMAND: missing; give it last, as in moorage run --gpus 0.5 -- python train.py"),
         (["--gpus", "0.5", "--"], 2, "COMMAND: missing"),
@@ -146,7 +148,7 @@ def masked(table: str) -> list[list[str]]:
         (["--gpus", "1", "--", "no-such-program"], 127, "no-such-program: command not found"),
         (["--gpus", "1", "--", "./pyproject.toml"], 126, "./pyproject.toml: not an executable file"),
         (["--gpus", "1", "--folder", "/proc/books", "--", "true"], 2, "--folder: /proc/books can't be used: No"),
-    ],
+    ], 4),
     ids=str,
 )  # fmt: skip
 def test_bad_input_is_refused_with_what_to_do(shell: Shell, arguments: list[str], code: int, told: str) -> None:

@@ -51,6 +51,7 @@ def server() -> Iterator[tuple[str, type[Echo]]]:
         thread.join()
 
 
+@pytest.mark.thorough
 def test_a_token_is_in_no_line_of_a_component_at_debug_level(server: tuple[str, type[Echo]], tmp_path: Path) -> None:
     url, echo = server
     token = tmp_path / "token"

@@ -20,19 +20,15 @@ from scheduler.settings import SchedulerSettings
 from simulator.apiserver.calls import Call
 from simulator.apiserver.faults import Fault
 from simulator.world import WorldSettings
-from tests.conftest import AnyioBackend
 from tests.scheduler import stage
 from tests.scheduler.stage import api_of, create, pod, settle
 from wire import names
 
+VIRTUAL_TIME = True
+
 #: Its scheduler keeps no record of its own.
 NO_ROOM = WorldSettings(seed=1, scheduler=SchedulerSettings(decisions=Settings(preemption=False)))
 WALL_NS = 1_800_000_000 * 10**9
-
-
-@pytest.fixture(scope="module")
-def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
-    return virtual_anyio_backend
 
 
 def refuse(*plurals: str) -> Any:
@@ -100,7 +96,7 @@ async def test_records_of_evictions_of_all_pools_are_one() -> None:
                 record = {"metadata": {"name": each}, "data": {key: text}}
                 await world.api.create(CONFIG_MAPS, record, namespace=names.SYSTEM_NAMESPACE)
         found = await command.read_cluster(world.api, now_ns=30 * 10**9)
-        said = nomination_record.read(found.room or "").record
+        said = nomination_record.read(found.nominations or "").record
         assert said.evicted == {"owner": (10, 20), names.NOMINATIONS: (20,), f"{names.NOMINATIONS}-blue": (10,)}
         assert said.waits == {"team": 40}
 

@@ -20,6 +20,8 @@ from typing_extensions import override
 from kube.client.clock import SystemClock
 from wire.rfc3339 import rfc3339_micro
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).parents[2]
 EXAMPLE = "examples/01-fraction-pair.yaml"
 SETTINGS = "examples/settings/dialects.yaml"
@@ -31,23 +33,24 @@ ELSEWHERE = frozenset({
 #: What reads and translates pods.
 READING = frozenset({"dataclasses", "gpu", "msgspec", "pathlib", "subprocess", "typing_extensions", "wire", "yaml"})
 #: What lint asks about pods that are refused or never placed: no more of it than reads no clock and talks to nobody.
-JUDGING = frozenset({"admission", "scheduler"})
+JUDGING = frozenset({"admission", "scheduler", "simulator"})
 KUBECTL = "from cli.main import kubectl as program"
+PROGRAM = "from cli.main import main as program"
 COMPLETE = "from cli.completion import main as program"
 PROBE = """
 import atexit, sys
 {program}
-atexit.register(lambda: print(*sorted({{name.partition(".")[0] for name in sys.modules}})))
+atexit.register(lambda: print(*sorted(sys.modules)))
 program()
 """
 
 
-def loaded(program: str, *arguments: str) -> tuple[list[str], frozenset[str]]:
-    """What a program prints, and the packages that it has loaded when it ends."""
+def loaded(program: str, *arguments: str, whole: bool = False) -> tuple[list[str], frozenset[str]]:
+    """What a program prints, and the packages that it has loaded when it ends; ``whole``: the modules."""
     command = [sys.executable, "-c", PROBE.format(program=program), *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=180)
-    *printed, packages = done.stdout.splitlines()
-    return printed, frozenset(packages.split())
+    *printed, modules = done.stdout.splitlines()
+    return printed, frozenset(name if whole else name.partition(".")[0] for name in modules.split())
 
 
 @pytest.mark.parametrize(
@@ -72,13 +75,20 @@ def test_what_knows_only_the_options_loads_nothing_that_reads_or_talks(
     assert not packages & (ELSEWHERE | READING)
 
 
+@pytest.mark.parametrize("arguments", [["--help"], ["admin", "--help"]], ids=" ".join)
+def test_the_list_of_commands_loads_no_module_of_a_command(arguments: list[str]) -> None:
+    printed, packages = loaded(PROGRAM, *arguments)
+    assert printed[0].startswith("usage: moorage")
+    assert not packages & (ELSEWHERE | READING)
+
+
 @pytest.mark.parametrize(
     ("arguments", "begins"),
     [
         (["translate", EXAMPLE], f"{EXAMPLE} document 1: Pod default/half-a"),
         (["translate", "-o", "json", "--to", "hami", EXAMPLE], "["),
         (["translate", "--dialects", SETTINGS, EXAMPLE], f"{EXAMPLE} document 1: Pod default/half-a"),
-        (["lint", EXAMPLE], "2 pods: 0 errors"),
+        (["lint", EXAMPLE], f"{EXAMPLE} document 1: Pod default/half-a: note: Queue examples"),
     ],
     ids=lambda given: " ".join(given) if isinstance(given, list) else "",
 )
@@ -190,11 +200,28 @@ def test_queues_of_a_cluster_are_read_without_what_decides_or_reads_files(
 ) -> None:
     """They are counted by the scheduler's own sums, and lined up by its own order (scheduler/core/report)."""
     found = loaded_modules(given, cluster, tmp_path)
-    assert "scheduler.core.report.listed_queues" in found
-    assert ("scheduler.core.report.queue_explanation" in found) == (given[0] == "explain")
+    assert "scheduler.core.report.queue_explanation" in found
     needed = {"ui.queues", "scheduler.core.queues"}
     needless = ("runtime.manifests", "ui.queues.count", "ui.queues.files", "scheduler.core.preemption")
     assert of_modules(found, *needless, *(each for each in NOT_FOR_READING if each not in needed)) == []
+
+
+@pytest.mark.parametrize("given", [["inspect", "queue"], ["explain", "queue", "a"]], ids=" ".join)
+def test_queues_of_files_are_read_without_what_reaches_clusters(given: list[str], tmp_path: Path) -> None:
+    (tmp_path / "queue.yaml").write_text(
+        "{apiVersion: scheduling.run.ai/v2, kind: Queue, metadata: {name: a}, spec: {}}", encoding="utf-8"
+    )
+    printed, modules = loaded(KUBECTL, *given, "-f", str(tmp_path / "queue.yaml"), whole=True)
+    assert any("a " in line for line in printed)
+    needless = {"asyncio", "kube.client.api", "numpy", "runtime.client", "ssl", "ui.inspect.reader"}
+    assert not modules & needless
+
+
+def test_top_is_shown_without_what_decides_or_simulates(cluster: str, tmp_path: Path) -> None:
+    found = loaded_modules(["top", "--once"], cluster, tmp_path)
+    assert "ui.top.screen" in found
+    needless = ("numpy", "scheduler.core.cluster", "scheduler.core.decide", "simulator", "ui.queues.count")
+    assert of_modules(found, *needless) == []
 
 
 def test_podgroups_are_read_without_what_decides(cluster: str, tmp_path: Path) -> None:

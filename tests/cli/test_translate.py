@@ -12,8 +12,9 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cli import offline, translate
+from cli import translate
 from cli.main import main
+from cli.manifests import translation
 from gpu.dialects.settings import DialectSettings
 from gpu.translate.say import TARGETS
 from runtime.output import Progress
@@ -86,7 +87,7 @@ def test_the_example_in_the_documents_is_what_is_printed(
 
 
 def test_the_targets_are_all_that_can_be_said() -> None:
-    assert set(offline.TARGETS) == {"native", *TARGETS}
+    assert set(translate.TARGETS) == {"native", *TARGETS}
 
 
 def test_what_has_no_words_at_the_target_is_named_and_ends_with_one(
@@ -230,10 +231,11 @@ def test_what_the_api_server_would_not_read_is_refused(
         ("{", "not YAML: "),
         ("a: 2024-99-99\n", "not YAML: "),
         ("hello\n", "document 1 is text, not an object"),
+        ("- {kind: Pod}\n", "document 1 is a list, not an object"),
         ("[" * 400, "not YAML: "),
         (None, "No such file or directory"),
     ],
-    ids=["broken", "date", "text", "deep", "missing"],
+    ids=["broken", "date", "text", "list", "deep", "missing"],
 )
 def test_bad_input_ends_with_two_and_one_line(
     text: str | None, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -342,7 +344,7 @@ def test_a_translation_that_takes_long_says_how_far_it_is(tmp_path: Path, capsys
     path, terminal = tmp_path / "many.yaml", Terminal()
     path.write_text("---\n".join([POD] * 8), encoding="utf-8")
     progress = Progress(out=terminal, now_s=Watch(1.5))
-    assert translate.run([str(path)], output="json", settings=DialectSettings(), progress=progress) == 0
+    assert translation.run([str(path)], output="json", settings=DialectSettings(), progress=progress) == 0
     assert len(json.loads(capsys.readouterr().out)) == 8
     *reading, first, second = terminal.getvalue().splitlines()
     assert reading[-1] == f"moorage: reading {path}, objects read: 5 ..."

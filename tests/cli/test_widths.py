@@ -14,12 +14,12 @@ import msgspec
 import pytest
 from rich.console import Console
 
+from cli.commands import plugin_parser
 from cli.inspect import put_right
-from cli.main import plugin_parser
 from runtime.versions import components
 from simulator.outcome import Amounts, DeviceShare, NodeOutcome, Outcome, PodOutcome, QueueOutcome
-from tests.runtime.test_versions import lease
-from tests.runtime.test_versions import pod as component
+from tests.runtime.test_replicas import lease
+from tests.runtime.test_replicas import pod as component
 from tests.scheduler.core.objects import NANO, bound, changed, node, pod, queue, reservation
 from tests.scheduler.core.report.listing import listed
 from tests.ui.queues.seen import of, views

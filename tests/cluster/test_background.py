@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tools.cluster.background import State
 from tools.cluster.plane import ControlPlane
-from tools.cluster.state import State
 from tools.controlplane import ensure
 
 pytestmark = pytest.mark.cluster

@@ -30,22 +30,6 @@ spec:
     storage: true
     schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 """
-READER = """
-apiVersion: v1
-kind: ServiceAccount
-metadata: {name: reader, namespace: role-of-least-rights}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata: {name: reader, namespace: role-of-least-rights}
-rules: [{apiGroups: [""], resources: [configmaps], verbs: [get, list]}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {name: reader, namespace: role-of-least-rights}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: reader}
-subjects: [{kind: ServiceAccount, name: reader, namespace: role-of-least-rights}]
-"""
 
 
 def eventually(what: Callable[[], Any], *, within_s: float = 120.0) -> Any:
@@ -89,47 +73,9 @@ def bound_to_a_zone(rest: Rest, namespace: str) -> dict[str, Any]:
     return rest.call("GET", path)
 
 
-def test_it_is_ready(control_plane: ControlPlane) -> None:
-    assert control_plane.rest().send("GET", "/readyz") == (200, b"ok")
-
-
 def test_it_is_the_version_that_go_mod_names_or_that_the_assets_bring(control_plane: ControlPlane) -> None:
     version = control_plane.rest().call("GET", "/version")
     assert version["gitVersion"].startswith(f"v{version['major']}.{version['minor'].rstrip('+')}.")
-
-
-def test_a_new_namespace_gets_its_default_service_account(control_plane: ControlPlane) -> None:
-    rest = control_plane.rest()
-    name = namespace(rest, "default-account")
-    assert make_pod(rest, name, "pod", POD)["spec"]["serviceAccountName"] == "default"
-
-
-def test_nobody_gets_in_without_a_token_that_it_knows(control_plane: ControlPlane) -> None:
-    with pytest.raises(RestError, match="401"):
-        control_plane.rest("wrong").call("GET", "/api/v1/namespaces")
-
-
-def test_a_service_account_may_do_what_its_role_allows_and_nothing_else(control_plane: ControlPlane) -> None:
-    name = namespace(control_plane.rest(), "role-of-least-rights")
-    control_plane.apply(READER)
-    rest = control_plane.rest(control_plane.service_account_token(name, "reader"))
-    # RBAC is read from a cache of the API server, so a new binding counts a moment later.
-    eventually(lambda: rest.send("GET", f"/api/v1/namespaces/{name}/configmaps")[0] == 200)
-    with pytest.raises(RestError, match=r'reader" cannot create resource "configmaps"') as refusal:
-        rest.call("POST", f"/api/v1/namespaces/{name}/configmaps", {"metadata": {"name": "mine"}})
-    assert refusal.value.code == 403
-    with pytest.raises(RestError, match=r"cannot list resource \"pods\""):
-        rest.call("GET", "/api/v1/pods")
-
-
-def test_a_service_account_that_is_not_there_gets_no_token(control_plane: ControlPlane) -> None:
-    with pytest.raises(RestError, match="404"):
-        control_plane.service_account_token("default", "nobody")
-
-
-def test_an_applied_custom_resource_is_served_at_once(control_plane: ControlPlane) -> None:
-    control_plane.apply(CRD)
-    assert control_plane.rest().call("GET", "/apis/harbour.test/v1/buoys")["items"] == []
 
 
 def test_applying_twice_changes_nothing(control_plane: ControlPlane) -> None:
@@ -138,17 +84,6 @@ def test_applying_twice_changes_nothing(control_plane: ControlPlane) -> None:
     before = control_plane.rest().call("GET", path)["metadata"]["generation"]
     control_plane.apply(CRD)
     assert control_plane.rest().call("GET", path)["metadata"]["generation"] == before
-
-
-def test_what_depends_on_a_deleted_owner_is_collected(control_plane: ControlPlane) -> None:
-    rest = control_plane.rest()
-    name = namespace(rest, "collection")
-    maps = f"/api/v1/namespaces/{name}/configmaps"
-    owner = rest.call("POST", maps, {"metadata": {"name": "owner"}})["metadata"]
-    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["uid"]}
-    rest.call("POST", maps, {"metadata": {"name": "dependent", "ownerReferences": [reference]}})
-    rest.call("DELETE", f"{maps}/owner")
-    eventually(lambda: rest.send("GET", f"{maps}/dependent")[0] == 404)
 
 
 @pytest.fixture(scope="module")

@@ -19,14 +19,14 @@ import pytest
 from tests.docs import session
 from tests.docs.blocks import blocks
 from tests.pauses import pause_s
-from tools.cluster.state import Description, Program, State
+from tools.cluster.background import Description, Program, State
 from tools.controlplane import ensure
 
 pytestmark = pytest.mark.cluster
 
 ROOT = Path(__file__).parents[2]
 _HERE = "tests/cluster/test_make_cluster.py"
-COMPONENTS = {"admission", "binder", "nodes", "scheduler", "workloads"}
+COMPONENTS = {"admission", "binder", "nodes", "scheduler", "podgrouper"}
 
 
 @dataclass

@@ -16,8 +16,8 @@ import yaml
 from admission.policies import policy_manifests
 from gpu.book import Book, Entry, render
 from nodeagent.core.enforcement.messages import Done, Report, read_caps, write_report
-from nodeagent.core.enforcement.overuse import Action, Deed, Device, Key, Process, Sample
-from nodeagent.kubeletapi.podresources import Devices, PodDevices
+from nodeagent.core.enforcement.overuse import Action, Device, Key, Kill, Process, Sample
+from nodeagent.kubeletapi.client import Devices, PodDevices
 from nodeagent.listener import Listener
 from tests.nodeagent.kubeletapi.kubelets import kubelet
 from tests.nodeagent.kubeletapi.played import PlayedKubelet, listening
@@ -92,7 +92,7 @@ def admit(rest: Rest, name: str) -> None:
 
 def told(rest: Rest, name: str) -> dict[str, str] | None:
     annotations: dict[str, str] = rest.call("GET", f"{PODS}/{name}")["metadata"].get("annotations", {})
-    return annotations if names.WITNESS in annotations else None
+    return annotations if names.DEVICE_REPORTER in annotations else None
 
 
 def given(name: str, *ids: str) -> PodDevices:
@@ -120,26 +120,26 @@ async def test_an_agent_tells_devices_says_what_its_node_has_and_rests(
                 names.RESERVE_FOR_GPU_INDEX: gpus[1].uuid,
                 names.DEVICE_INDEX: "1",
                 names.DEVICE_MEMORY: "81559",
-                names.WITNESS: names.WITNESS_KUBELET,
+                names.DEVICE_REPORTER: names.REPORTER_KUBELET,
             }
             made: dict[str, Any] = await eventually(lambda: _status(rest, node), "the GpuNode")
             assert [card["uuid"] for card in made["cards"]] == [gpu.uuid for gpu in gpus]
             assert made["agent"]["pluginMode"] == "off"
-            assert 'moorage_witnessed_total{outcome="told"} 1.0' in agent.metrics()
+            assert 'moorage_device_reports_total{outcome="told"} 1.0' in agent.metrics()
             agent.check()
             assert agent.stop() == 0
         finally:
             agent.__exit__(None, None, None)
 
 
-async def test_beside_a_warden_it_sends_the_caps_of_books_and_tells_pods_what_was_done(
+async def test_beside_an_enforcer_it_sends_the_caps_of_books_and_tells_pods_what_was_done(
     control_plane: ControlPlane, rest: Rest, tmp_path: Path
 ) -> None:
     node, pod_uid = f"node-{uuid.uuid4().hex[:8]}", str(uuid.uuid4())
     rest.call("POST", "/api/v1/nodes", {"metadata": {"name": node}})
     gpus = made_up(node, 1)
     write_machine(tmp_path, gpus)
-    warden = Listener(str(tmp_path / "run" / "warden.sock"), read=read_caps, say=lambda _: None)
+    enforcer = Listener(str(tmp_path / "run" / "memory-enforcer.sock"), read=read_caps, say=lambda _: None)
     played, socket = PlayedKubelet(), tmp_path / "kubelet.sock"
     async with listening(played, socket):
         agent = NodeAgent(
@@ -147,7 +147,7 @@ async def test_beside_a_warden_it_sends_the_caps_of_books_and_tells_pods_what_wa
             node,
             socket=socket,
             machine=tmp_path / MACHINE,
-            further={"warden-socket": tmp_path / "run" / "warden.sock"},
+            further={"memory-enforcer-socket": tmp_path / "run" / "memory-enforcer.sock"},
         )
         await anyio.to_thread.run_sync(agent.__enter__)
         try:
@@ -159,25 +159,25 @@ async def test_beside_a_warden_it_sends_the_caps_of_books_and_tells_pods_what_wa
             played.pods = [given(name, gpus[0].uuid)]
             admit(rest, name)
             key = (pod_uid, gpus[0].uuid)
-            await eventually(lambda: _taken(warden, {key: 20_000}), "the caps to be sent")
+            await eventually(lambda: _taken(enforcer, {key: 20_000}), "the caps to be sent")
             process = Process(7, 1, 40_000 << 20, 10, pod_uid, name="train")
             device = Device(gpus[0].uuid, gpus[0].mem_mib << 20, 40_000 << 20, (process,))
-            deed = Deed(*key, 40_000 << 20, 20_000, Action.END_LARGEST, (process,))
+            kill = Kill(*key, 40_000 << 20, 20_000, Action.END_LARGEST, (process,))
             sample = Sample(time.monotonic_ns(), (device,))
-            warden.send(write_report(Report(sample, (Done(deed, ("ended",)),), caps=1)))
+            enforcer.send(write_report(Report(sample, (Done(kill, ("ended",)),), caps=1)))
             note = await eventually(lambda: _noted(rest, pod_uid), "the event")
             assert note == (f"40000 MiB of {gpus[0].uuid} are in use, the cap is 20000 MiB: process train was killed")
             tenant: dict[str, Any] = await eventually(lambda: _enforced(rest, node), "the tenant in the GpuNode")
             assert (tenant["podUID"], tenant["pod"], tenant["memoryPercent"]) == (pod_uid, "default/p", 100)
             assert tenant["enforced"] == "kill"
             shown = agent.metrics()
-            assert 'moorage_limit_deeds_total{deed="largest",dry_run="false"} 1.0' in shown
+            assert 'moorage_memory_enforcer_kills_total{dry_run="false",processes="largest"} 1.0' in shown
             assert f'pod="p",pod_uid="{pod_uid}"' in shown
             agent.check()
             assert agent.stop() == 0
         finally:
             agent.__exit__(None, None, None)
-            warden.close()
+            enforcer.close()
 
 
 async def test_an_agent_that_is_the_device_plugin_serves_by_its_nodes_label_and_says_what_is_wrong(
@@ -254,11 +254,14 @@ async def test_mig_slices_are_made_as_the_gpu_node_asks(
 
             played.pods = [PodDevices("team", "a", (Devices("nvidia.com/mig-1g.10gb", ("MIG-x",)),))]
             _ask(rest, node, "1", ("2g.20gb", 0))
-            refused = await eventually(lambda: _carved(rest, node, "1"), "the refusal")
+            refused = await eventually(lambda: _partitioned(rest, node, "1"), "the refusal")
             assert refused == {"attempt": "1", "state": "refused", "why": "kubelet gave 1g.10gb at 0 to a pod"}
 
             _ask(rest, node, "2", ("1g.10gb", 0), ("2g.20gb", 2))
-            assert await eventually(lambda: _carved(rest, node, "2"), "the slice") == {"attempt": "2", "state": "done"}
+            assert await eventually(lambda: _partitioned(rest, node, "2"), "the slice") == {
+                "attempt": "2",
+                "state": "done",
+            }
             second = await registry.next()
             assert second.resource == "nvidia.com/mig-2g.20gb"
             assert _layout(rest, node) == [("1g.10gb", 0, True), ("2g.20gb", 2, False)]
@@ -266,17 +269,23 @@ async def test_mig_slices_are_made_as_the_gpu_node_asks(
             played.pods = []
             _ask(rest, node, "3")
             await first.until(lambda found: not found.get("MIG-x", False))
-            assert await eventually(lambda: _carved(rest, node, "3"), "no slices") == {"attempt": "3", "state": "done"}
+            assert await eventually(lambda: _partitioned(rest, node, "3"), "no slices") == {
+                "attempt": "3",
+                "state": "done",
+            }
             assert _layout(rest, node) == []
 
             text = f"{MIG_CARD.partition('gi ')[0]}fail nvmlDeviceCreateGpuInstanceWithPlacement 999\n"
             (tmp_path / MACHINE).write_text(text)
             _ask(rest, node, "4", ("1g.10gb", 0))
             words = "create 1g.10gb at 0: unable to create the GPU instance: Unknown Error"
-            failed = await eventually(lambda: _carved(rest, node, "4"), "the failure")
+            failed = await eventually(lambda: _partitioned(rest, node, "4"), "the failure")
             assert failed == {"attempt": "4", "state": "failed", "why": words}
             event = await eventually(lambda: _event(rest, node), "the event")
-            assert (event["reason"], event["note"]) == (names.REASON_CARVING_FAILED, f"MIG slices of GPU-a: {words}")
+            assert (event["reason"], event["note"]) == (
+                names.REASON_PARTITIONING_FAILED,
+                f"MIG slices of GPU-a: {words}",
+            )
             agent.check()
             assert agent.stop() == 0
         finally:
@@ -309,9 +318,9 @@ async def test_its_token_makes_events_about_its_own_node_and_about_no_other(
             as_agent.call("POST", EVENTS, event("another"))
 
 
-def _taken(warden: Listener[dict[Key, int]], caps: dict[Key, int]) -> bool | None:
-    warden.wait(0)
-    return warden.said == caps or None
+def _taken(enforcer: Listener[dict[Key, int]], caps: dict[Key, int]) -> bool | None:
+    enforcer.wait(0)
+    return enforcer.said == caps or None
 
 
 def _noted(rest: Rest, pod_uid: str) -> str | None:
@@ -347,10 +356,10 @@ def _ask(rest: Rest, node: str, attempt: str, *layout: tuple[str, int]) -> None:
     rest.call("PATCH", f"{GPU_NODES}/{node}", {"spec": wanted})
 
 
-def _carved(rest: Rest, node: str, attempt: str) -> dict[str, Any] | None:
+def _partitioned(rest: Rest, node: str, attempt: str) -> dict[str, Any] | None:
     """What became of an attempt that has ended."""
     (card,) = (_status(rest, node) or {}).get("cards", ({},))
-    found = {key: value for key, value in (card.get("carving") or {}).items() if value}
+    found = {key: value for key, value in (card.get("partitioning") or {}).items() if value}
     return found if found.get("attempt") == attempt and found["state"] != "underway" else None
 
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.cluster
 AGENT = Identities().node_agent
 NODE_CLAIM = "authentication.kubernetes.io/node-name"
 GPU_NODES = "/apis/moorage.dev/v1alpha1/gpunodes"
-TOLD = {names.RESERVE_FOR_GPU_INDEX: "GPU-x", names.DEVICE_INDEX: "1", names.WITNESS: names.WITNESS_KUBELET}
+TOLD = {names.RESERVE_FOR_GPU_INDEX: "GPU-x", names.DEVICE_INDEX: "1", names.DEVICE_REPORTER: names.REPORTER_KUBELET}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -59,7 +59,7 @@ async def test_the_agent_tells_the_device_of_a_reservation_on_its_node_and_takes
     cluster: Cluster,
 ) -> None:
     path = await reservation(cluster, node="n1")
-    for value in (TOLD, {names.WITNESS: None}):
+    for value in (TOLD, {names.DEVICE_REPORTER: None}):
         answer = await as_agent(cluster, "PATCH", path, {"metadata": {"annotations": value}}, node="n1")
         assert answer.status == 200, answer.message
 
@@ -67,7 +67,7 @@ async def test_the_agent_tells_the_device_of_a_reservation_on_its_node_and_takes
 @pytest.mark.parametrize("claim", ["n2", "", None])
 async def test_the_agent_of_another_node_tells_nothing(cluster: Cluster, claim: str | None) -> None:
     path = await reservation(cluster, node="n1")
-    for body in (TOLD, {names.WITNESS: names.WITNESS_KUBELET}, {"example.com/note": "x"}):
+    for body in (TOLD, {names.DEVICE_REPORTER: names.REPORTER_KUBELET}, {"example.com/note": "x"}):
         answer = await as_agent(cluster, "PATCH", path, {"metadata": {"annotations": body}}, node=claim)
         assert answer.is_refused_by_policy, answer.message
 
@@ -115,9 +115,9 @@ async def test_the_agent_touches_no_tenants_pod_on_its_own_node(cluster: Cluster
 
 
 @pytest.mark.parametrize("user", [TENANT, RESERVATION, "system:serviceaccount:kai-scheduler-node:other"])
-async def test_nobody_else_bears_witness(cluster: Cluster, user: str) -> None:
+async def test_nobody_else_reports_devices(cluster: Cluster, user: str) -> None:
     path = await reservation(cluster, node="n1")
-    body = {"metadata": {"annotations": {names.WITNESS: names.WITNESS_KUBELET}}}
+    body = {"metadata": {"annotations": {names.DEVICE_REPORTER: names.REPORTER_KUBELET}}}
     answer = await cluster.call("PATCH", path, body, user=user, extra={NODE_CLAIM: "n1"}, content_type=MERGE)
     assert answer.is_refused_by_policy, answer.message
 

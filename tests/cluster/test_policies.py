@@ -211,6 +211,7 @@ async def _in_force(world: Cluster) -> None:
                 )
                 for pod in (forged, look_alike, queued)
             ]
+            dry.append(await _make_set(world, {names.BATCH_MIN_MEMBER: "2"}, is_dry=True))
             dry.append(await world.call("PATCH", _path(probe) + "?dryRun=All", change, user=TENANT, content_type=MERGE))
             if all(answer.is_refused_by_policy for answer in dry):
                 return
@@ -634,16 +635,18 @@ async def test_a_reservation_process_changes_nothing_else_of_its_pod(cluster: Cl
         (BINDER, "", True),
     ],
 )
-async def test_the_agent_of_its_node_alone_bears_witness(cluster: Cluster, user: str, node: str, allowed: bool) -> None:
+async def test_the_agent_of_its_node_alone_reports_devices(
+    cluster: Cluster, user: str, node: str, allowed: bool
+) -> None:
     wanted = cluster.reservation(HELD_BOOK)
     wanted["spec"]["nodeName"] = "n1"
     pod = await cluster.stored(wanted, user=BINDER)
-    told = {"metadata": {"annotations": {**IDENTITY, names.WITNESS: names.WITNESS_KUBELET}}}
+    told = {"metadata": {"annotations": {**IDENTITY, names.DEVICE_REPORTER: names.REPORTER_KUBELET}}}
     claims = {"node_name": node} if node else {}
     own = {"pod_name": pod["metadata"]["name"], "pod_uid": pod["metadata"]["uid"]} if user == RESERVATION else {}
     answer = await cluster.change(pod, told, user=user, **claims, **own)
     assert answer.status == 200 if allowed else answer.is_refused_by_policy, answer.message
-    withdrawn = {"metadata": {"annotations": {names.WITNESS: None}}}
+    withdrawn = {"metadata": {"annotations": {names.DEVICE_REPORTER: None}}}
     if allowed:
         assert (await cluster.change(pod, withdrawn, user=TENANT)).is_refused_by_policy
 
@@ -676,3 +679,51 @@ async def test_only_the_binder_makes_config_maps_that_name_devices(cluster: Clus
         assert (await cluster.call("POST", path, wanted, user=BINDER)).status == 201
     else:
         assert answer.status == 201
+
+
+async def _make_set(
+    world: Cluster, annotations: dict[str, str], *, name: str = "dry", is_dry: bool = False, **spec: Any
+) -> Answer:
+    scheduler = spec.pop("scheduler", names.SCHEDULER_NAME)
+    template = {
+        "metadata": {"labels": {"app": name}},
+        "spec": {"schedulerName": scheduler, "containers": [{"name": "main", "image": "cuda"}]},
+    }
+    made = {
+        "metadata": {"name": name, "annotations": annotations},
+        "spec": {"replicas": 0, "selector": {"matchLabels": {"app": name}}, "template": template, **spec},
+    }
+    path = f"/apis/apps/v1/namespaces/{world.namespace}/statefulsets" + ("?dryRun=All" if is_dry else "")
+    return await world.call("POST", path, made, user=TENANT)
+
+
+@pytest.mark.parametrize(
+    ("least", "spec", "is_refused"),
+    [
+        ("4", {}, True),
+        ("4", {"podManagementPolicy": "OrderedReady"}, True),
+        ("nonsense", {}, True),
+        ("4", {"podManagementPolicy": "Parallel"}, False),
+        ("1", {}, False),
+        ("4", {"scheduler": "default-scheduler"}, False),
+    ],
+)
+async def test_a_stateful_set_asks_for_pods_that_start_together_only_if_it_makes_them_at_once(
+    cluster: Cluster, least: str, spec: dict[str, str], is_refused: bool
+) -> None:
+    answer = await _make_set(cluster, {names.BATCH_MIN_MEMBER: least}, is_dry=True, **spec)
+    assert answer.is_refused_by_policy == is_refused, answer.message
+    assert is_refused or answer.status == 201
+    assert not is_refused or f'is "{least}"; allowed: 1, or spec.podManagementPolicy: Parallel' in answer.message
+
+
+async def test_a_stateful_set_that_was_let_in_may_be_changed_but_not_come_to_ask_for_a_gang(cluster: Cluster) -> None:
+    assert (await _make_set(cluster, {}, name="kept")).status == 201
+    path = f"/apis/apps/v1/namespaces/{cluster.namespace}/statefulsets/kept"
+
+    async def annotate(key: str, value: str) -> Answer:
+        patch = {"metadata": {"annotations": {key: value}}}
+        return await cluster.call("PATCH", path, patch, user=TENANT, content_type=MERGE)
+
+    assert (await annotate("note", "x")).status == 200
+    assert (await annotate(names.BATCH_MIN_MEMBER, "3")).is_refused_by_policy

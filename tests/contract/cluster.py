@@ -15,7 +15,6 @@ from simulator.apiserver.types import custom
 MERGE = "application/merge-patch+json"
 JSON = "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
-APPLY = "application/apply-patch+yaml"
 
 TIMEOUT_S = 10.0
 _POLL_S = 0.05

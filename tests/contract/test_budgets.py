@@ -67,12 +67,7 @@ async def _status(cluster: Cluster, name: str) -> dict[str, Any]:
 
 async def test_a_new_budget_allows_nothing_yet(api_server: Cluster) -> None:
     made = await api_server.made(_budgets(api_server), {**_budget("b"), "status": {"disruptionsAllowed": 7}})
-    assert made.body["status"] == {
-        "disruptionsAllowed": 0,
-        "currentHealthy": 0,
-        "desiredHealthy": 0,
-        "expectedPods": 0,
-    }
+    assert made.body["status"] == {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}
     assert made.body["metadata"]["generation"] == 1
 
 

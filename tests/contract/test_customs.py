@@ -76,12 +76,7 @@ async def test_items_of_a_list_keep_their_kind(api_server: Cluster) -> None:
 async def test_deletion_names_group_and_uid(api_server: Cluster) -> None:
     created = await api_server.made(api_server.widgets, widget("w", spec={}))
     gone = await api_server.delete(f"{api_server.widgets}/w")
-    assert gone.body["details"] == {
-        "name": "w",
-        "group": "contract.moorage.dev",
-        "kind": "widgets",
-        "uid": created.uid,
-    }
+    assert gone.body["details"] == {"name": "w", "group": "contract.moorage.dev", "kind": "widgets", "uid": created.uid}
 
 
 async def test_discovery_names_kinds_plurals_and_scopes(api_server: Cluster) -> None:

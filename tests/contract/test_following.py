@@ -23,11 +23,10 @@ from binder.watch.sinks import PodSink as BinderPodSink
 from binder.watch.view import View
 from kube.client import errors
 from kube.client.api import Api
-from kube.client.backoff import BackoffRange
 from kube.client.config import plain
 from kube.client.http import HttpTransport
 from kube.client.resources import PODS
-from kube.client.retry import Retry
+from kube.client.retry import BackoffRange, Retry
 from kube.client.transport import Transport
 from kube.watch.reflector import Reflector, ReflectorSettings, Sink
 from kube.watch.signal import Signal
@@ -50,11 +49,7 @@ _PAGE = 4
 _FOLLOWERS = "followers"
 _WITHIN_S = 60.0
 _SETTINGS = ReflectorSettings(
-    watch_least_s=2,
-    watch_most_s=4,
-    silence_s=1.0,
-    early_s=0.1,
-    backoff=BackoffRange(first_s=0.02, most_s=0.2),
+    watch_least_s=2, watch_most_s=4, silence_s=1.0, early_s=0.1, backoff=BackoffRange(first_s=0.02, most_s=0.2)
 )
 #: How many runs a test has, and what passes between two acts of users: a server in memory answers in no time.
 _RUNS = {"memory": 4, "real": 1}
@@ -215,12 +210,7 @@ async def _follow(api: Api, users: Users, deck: Deck) -> None:
     async with anyio.create_task_group() as tasks:
         for number, sink in enumerate(followers.sinks()):
             reflector = Reflector(
-                api,
-                PODS,
-                Told(sink, changed),
-                namespace=users.namespace,
-                rng=random.Random(number),
-                settings=_SETTINGS,
+                api, PODS, Told(sink, changed), namespace=users.namespace, rng=random.Random(number), settings=_SETTINGS
             )
             tasks.start_soon(reflector.run)
         while deck.left():

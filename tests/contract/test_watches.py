@@ -48,11 +48,7 @@ async def _before(api_server: Cluster, name: str) -> str:
 async def test_initial_events_end_with_a_marked_bookmark(api_server: Cluster) -> None:
     created = await api_server.made(api_server.pods, pod("a"))
     added, bookmark = await api_server.watch(
-        api_server.pods,
-        2,
-        sendInitialEvents="true",
-        resourceVersionMatch="NotOlderThan",
-        allowWatchBookmarks="true",
+        api_server.pods, 2, sendInitialEvents="true", resourceVersionMatch="NotOlderThan", allowWatchBookmarks="true"
     )
     assert added.brief == ("ADDED", "a")
     assert bookmark.type == "BOOKMARK"

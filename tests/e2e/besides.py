@@ -26,7 +26,8 @@ _OF_NODES: Final = (
     "node(s) had untolerated taint(s)",
     "node(s) didn't match Pod's node affinity/selector",
 )
-#: Rules that kube-scheduler judges after the amounts of a node, and Moorage before them (docs/differences.md).
+#: Rules that kube-scheduler judges after the amounts of a node, and Moorage before them
+#: (docs/reference/differences.md).
 _AFTER_AMOUNTS: Final = frozenset(
     {
         "node(s) didn't match pod topology spread constraints (missing required label)",

@@ -23,7 +23,7 @@ from kube.client.http import HttpTransport
 from kube.client.retry import Retry
 from simulator.nodes import shape
 from simulator.nodes.api_access import PodTokens
-from simulator.nodes.ground_truth import Refused, Witness
+from simulator.nodes.ground_truth import GroundTruth, Refused
 from simulator.nodes.node_set import NodeSet
 from simulator.nodes.shape import KubeletSettings
 from tests.pauses import pause_s
@@ -52,11 +52,7 @@ def pod(name: str, *, annotations: dict[str, str] | None = None, gpus: int = 0, 
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "annotations": annotations or {}, **metadata},
-        "spec": {
-            "schedulerName": names.SCHEDULER_NAME,
-            "containers": [container],
-            "terminationGracePeriodSeconds": 1,
-        },
+        "spec": {"schedulerName": names.SCHEDULER_NAME, "containers": [container], "terminationGracePeriodSeconds": 1},
     }
 
 
@@ -80,9 +76,9 @@ class Scene:
         self.nodes = nodes
 
     @property
-    def witness(self) -> Witness:
+    def ground_truth(self) -> GroundTruth:
         """What really happened on the machines."""
-        return self.nodes.witness
+        return self.nodes.ground_truth
 
     async def create(self, *pods: Pod) -> None:
         """Create pods, all at once."""
@@ -158,7 +154,7 @@ class Scene:
 
     def refusals(self) -> list[Refused]:
         """Pods that a machine of the scene refused."""
-        return [record for record in self.witness.history if isinstance(record, Refused)]
+        return [record for record in self.ground_truth.history if isinstance(record, Refused)]
 
     async def _is_empty(self) -> bool | None:
         return (not await self.pods() and not await self.reservations()) or None
@@ -171,7 +167,7 @@ class Scene:
 
     def seen(self, wanted: Pod) -> Mapping[str, tuple[str, ...]]:
         """Devices that each container of a pod really saw."""
-        return self.witness.seen_by(wanted["metadata"]["uid"])
+        return self.ground_truth.seen_by(wanted["metadata"]["uid"])
 
     def sharers(self, pods: dict[str, Pod]) -> dict[str, list[str]]:
         """Device UUID -> names of the pods whose containers saw it."""

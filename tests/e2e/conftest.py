@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 
 import pytest
 
@@ -24,19 +25,18 @@ _LAST_LINES = 60
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item,
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Show what the components said last with a test that failed: what is rare is not to be had again."""
     report = yield
     if report.failed and isinstance(item, pytest.Function):
         for deployment in (each for each in item.funcargs.values() if isinstance(each, Deployment)):
-            report.sections += [(f"last lines of {name}", said) for name, said in _last_lines(deployment)]
+            report.sections += [(f"last lines of {name}", said) for name, said in last_lines(deployment.folder)]
     return report
 
 
-def _last_lines(deployment: Deployment) -> Iterator[tuple[str, str]]:
-    for log in sorted(deployment.folder.glob("*.log")):
+def last_lines(folder: Path) -> Iterator[tuple[str, str]]:
+    """The logs of a folder: name of the program, and what it said last."""
+    for log in sorted(folder.glob("*.log")):
         yield log.stem, "\n".join(log.read_text(errors="replace").splitlines()[-_LAST_LINES:])
 
 
@@ -49,12 +49,14 @@ def control_plane() -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="session")
 def moorage(control_plane: ControlPlane) -> Iterator[Deployment]:
-    """Moorage with default settings, but for idle reservations that go after a second, and for where pods go.
+    """Moorage with default settings, but for idle reservations that go after a second, leases, and where pods go.
 
-    By the default strategy that follows from all pods that came before, of whatever test.
+    By the default strategy that follows from all pods that came before, of whatever test. A leader outlasts an API
+    server that answers nothing for some seconds, as one does whose machine runs four of them: nobody starts it again.
     """
+    patient = ["--lease-duration-s", "30", "--lease-renew-deadline-s", "25"]
     packed = ["--gpu-strategy=binpack", "--cpu-strategy=binpack"]
-    options = Options(arguments={"binder": ["--idle-s", "1"], "scheduler": packed})
+    options = Options(arguments={"binder": [*patient, "--idle-s", "1"], "scheduler": [*patient, *packed]})
     with Deployment(control_plane, options) as deployment:
         yield deployment
         deployment.check()
@@ -98,10 +100,7 @@ def set_late_scene(late_control_plane: ControlPlane) -> Iterator[SetLateScene]:
 async def standing_crowd(control_plane: ControlPlane, moorage: Deployment) -> AsyncIterator[Crowd]:
     """Two machines and a tenant for all tests of a module."""
     namespace = f"crowd-{next(_numbers)}"
-    async with (
-        scene(control_plane, namespace, ["2x4x80GiB"]) as made,
-        tenant(control_plane, namespace) as whoever,
-    ):
+    async with scene(control_plane, namespace, ["2x4x80GiB"]) as made, tenant(control_plane, namespace) as whoever:
         yield Crowd(made, whoever, moorage)
 
 

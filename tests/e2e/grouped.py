@@ -68,7 +68,9 @@ class Workloads:
             raise AssertionError(f"{waited}: {named}") from None
         return named
 
-    async def job(self, name: str, count: int, *, above: Json | None = None, **meta: Any) -> Json:
+    async def job(
+        self, name: str, count: int, *, above: Json | None = None, completions: int | None = None, **meta: Any
+    ) -> Json:
         """A batch Job of pods with half a GPU each; Kubernetes' own controller makes them."""
         labels = meta.pop("pod_labels", {})
         template = {
@@ -81,7 +83,11 @@ class Workloads:
                 "terminationGracePeriodSeconds": 1,
             },
         }
-        spec = {"parallelism": count, "completions": count, "template": template}
+        spec = {
+            "parallelism": count,
+            "completions": count if completions is None else completions,
+            "template": template,
+        }
         body = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, **meta}, "spec": spec}
         return await self.make(body, above)
 
@@ -89,6 +95,16 @@ class Workloads:
         """Delete a Job and its pods."""
         jobs = client.BatchV1Api(self.on.core.api_client)
         await jobs.delete_namespaced_job(name, self.on.namespace, propagation_policy="Background")
+
+    async def end_set(self, kind: str, name: str) -> None:
+        """Delete a Deployment, ReplicaSet or StatefulSet and its pods."""
+        apps = client.AppsV1Api(self.on.core.api_client)
+        delete = {
+            "Deployment": apps.delete_namespaced_deployment,
+            "ReplicaSet": apps.delete_namespaced_replica_set,
+            "StatefulSet": apps.delete_namespaced_stateful_set,
+        }[kind]
+        await delete(name, self.on.namespace, propagation_policy="Background")
 
     async def end_jobs(self) -> None:
         """Delete all Jobs, which would make their pods anew."""

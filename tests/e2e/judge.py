@@ -30,9 +30,9 @@ async def judged(plane: ControlPlane, scene: Scene, *invariants: str) -> AsyncIt
     async with HttpTransport(credentials) as transport, anyio.create_task_group() as tasks:
         for plural in SHOWN:
             await tasks.start(Observer(transport, plural, observe).run)
-        scene.witness.listeners.append(checker.witnessed)
+        scene.ground_truth.listeners.append(checker.recorded)
         yield checker
-        scene.witness.listeners.remove(checker.witnessed)
+        scene.ground_truth.listeners.remove(checker.recorded)
         tasks.cancel_scope.cancel()
     checker.finish(anyio.current_time())
     told = {invariant: checker.report[invariant] for invariant in invariants}

@@ -22,7 +22,7 @@ import yaml
 from tests.helm.chart import Values, with_registry
 from tools.chart import CHART, ROOT
 from tools.cluster.plane import ControlPlane
-from tools.helmprogram import ensure
+from tools.goprogram import HELM
 from tools.manifests import lease
 from tools.ports import free_port
 from tools.processes import Family
@@ -30,7 +30,7 @@ from tools.processes import Family
 Object = dict[str, Any]
 
 NAMESPACE = "kai-scheduler"
-COMPONENTS = ("admission", "binder", "scheduler", "workloads")
+COMPONENTS = ("admission", "binder", "scheduler", "podgrouper")
 _DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
 _JOB_PODS = f"/api/v1/namespaces/{NAMESPACE}/pods?labelSelector=batch.kubernetes.io/job-name=moorage-crds"
 _LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
@@ -101,7 +101,7 @@ class Release:
         environment = {
             name: str(self._folder / name) for name in ("HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME")
         }
-        command = [str(ensure()), "--kubeconfig", str(self.plane.kubeconfig_path), "-n", NAMESPACE, *arguments]
+        command = [str(HELM.ensure()), "--kubeconfig", str(self.plane.kubeconfig_path), "-n", NAMESPACE, *arguments]
         with tempfile.TemporaryFile("w+") as said, tempfile.TemporaryFile("w+") as wrong:
             helm = subprocess.Popen(command, env={**os.environ, **environment}, stdout=said, stderr=wrong)
             try:

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 from kube.client.resources import BIND_REQUESTS, POD_GROUPS
 from tests.e2e.cluster import PATIENCE_S
-from tools import etcdutlprogram
 from tools.cluster.plane import ControlPlane
+from tools.goprogram import ETCDUTL
 
 _ETCD, _API_SERVER = "etcd", "kube-apiserver"
 #: So that no version comes twice, and a watch from a version of the time that is undone has to list again.
@@ -41,7 +41,7 @@ def restore(plane: ControlPlane, snapshot: Path) -> None:
     plane.kill(_ETCD)
     data = plane.folder / "etcd"
     shutil.rmtree(data)
-    command = [str(etcdutlprogram.ensure()), "snapshot", "restore", str(snapshot), f"--data-dir={data}"]
+    command = [str(ETCDUTL.ensure()), "snapshot", "restore", str(snapshot), f"--data-dir={data}"]
     subprocess.run([*command, *member, *_BUMP], check=True, capture_output=True)
     plane.start_again(_ETCD)
     plane.start_again(_API_SERVER)

@@ -23,10 +23,7 @@ async def test_a_running_pod_keeps_others_off_its_node_by_the_labels_of_their_na
         container = {"name": "main", "image": "app"}
         await scene.core.create_namespaced_pod(
             scene.namespace,
-            {
-                "metadata": {"name": "quiet"},
-                "spec": {"nodeName": first, "affinity": rules, "containers": [container]},
-            },
+            {"metadata": {"name": "quiet"}, "spec": {"nodeName": first, "affinity": rules, "containers": [container]}},
         )
         await scene.running(1)
         await scene.create(*(share(f"noisy-{number}", "0.5", labels={"app": "noisy"}) for number in range(3)))

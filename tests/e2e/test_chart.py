@@ -127,7 +127,7 @@ async def test_a_release_lives_and_its_tenants_outlive_it(plane: ControlPlane, r
     release.check()
 
 
-#: What a KAI that is stopped leaves, made by its operator or its own release (kai-contract 1.16, 6.1).
+#: What a KAI that is stopped leaves, made by its operator or its own release (kai-contract 1.16).
 LEFT_BY_KAI = """
 apiVersion: v1
 kind: Namespace
@@ -212,7 +212,7 @@ async def test_renewals_of_leases_are_not_queued_behind_the_components_own_reque
     schemas = json.loads(plane.kubectl("get", "flowschemas", "-o", "json"))["items"]
     named = {schema["metadata"]["uid"]: schema["metadata"]["name"] for schema in schemas}
     leases = "/apis/coordination.k8s.io/v1/namespaces/kai-scheduler/leases"
-    for component in ("scheduler", "binder", "workloads"):
+    for component in ("scheduler", "binder", "podgrouper"):
         token = plane.service_account_token("kai-scheduler", f"moorage-{component}")
         asked = {f"{leases}/moorage-{component}": "moorage-leader-election", "/api/v1/pods?limit=1": "moorage"}
         is_so = functools.partial(_are_queued, plane, token, asked, named)

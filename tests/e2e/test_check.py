@@ -14,7 +14,7 @@ import pytest
 from admission.policies import policy_manifests
 from cli.checks import command
 from cli.checks.reader import Finding, Level, Reader
-from cli.main import _parser
+from cli.commands import program_parser
 from kube.client import config
 from kube.client.clock import SystemClock
 from kube.client.http import HttpTransport
@@ -117,7 +117,7 @@ async def _run(plane: ControlPlane, folder: Path, *, token: str, form: str) -> i
     (folder / "ca.pem").write_text(plane.ca_pem)
     (folder / "token").write_text(token)
     where = ["--server", plane.url, "--ca-file", str(folder / "ca.pem"), "--token-file", str(folder / "token")]
-    return await command.run(_parser().parse_args(["check", "-o", form, *where]))
+    return await command.run(program_parser().parse_args(["check", "-o", form, *where]))
 
 
 async def test_a_proper_deployment_passes(

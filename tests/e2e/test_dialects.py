@@ -30,11 +30,7 @@ def asking(name: str, resource: str, amount: int, **metadata: Any) -> Pod:
 
 
 def aliyun(index: str, _uuid: str) -> tuple[Texts, Texts]:
-    common = {
-        "ALIYUN_COM_GPU_MEM_IDX": index,
-        "ALIYUN_COM_GPU_MEM_DEV": "80",
-        "ALIYUN_COM_GPU_MEM_POD": "5",
-    }
+    common = {"ALIYUN_COM_GPU_MEM_IDX": index, "ALIYUN_COM_GPU_MEM_DEV": "80", "ALIYUN_COM_GPU_MEM_POD": "5"}
     assumed = {"ALIYUN_COM_GPU_MEM_ASSIGNED": "true", "ALIYUN_COM_GPU_MEM_ASSUME_TIME": TIME}
     return {**common, "ALIYUN_COM_GPU_MEM_CONTAINER": "5"}, {**common, **assumed}
 

@@ -131,9 +131,7 @@ def explained() -> Iterator[tuple[ControlPlane, int]]:
     """A control plane whose API server reaches a scheduler that explains, and where that listens."""
     port = free_port()
     options = Options(
-        arguments={SCHEDULER: ["--explain-address", f"{LOOPBACK}:{port}"]},
-        components=(SCHEDULER,),
-        nodes=["1x2x24GiB"],
+        arguments={SCHEDULER: ["--explain-address", f"{LOOPBACK}:{port}"]}, components=(SCHEDULER,), nodes=["1x2x24GiB"]
     )
     with ControlPlane(egress=True) as plane, Deployment(plane, options):
         plane.apply((ROOT / "ui" / "explain" / "rbac.yaml").read_text())

@@ -54,6 +54,21 @@ async def test_a_form_of_asking_runs_and_its_container_sees_exactly_its_devices(
         assert {r["metadata"]["annotations"][names.RESERVE_FOR_GPU_INDEX] for r in reservations} == set(seen[container])
 
 
+async def test_what_a_node_reserves_of_its_gpus_is_no_tenants(set_scene: SetScene) -> None:
+    """Two tenants of half a T4, of which the driver needs 3 %."""
+    async with set_scene(["1x1x15GiB"]) as scene:
+        change = {"metadata": {"annotations": {names.GPU_MEMORY_RESERVE: "3%"}}}
+        await scene.core.patch_node(f"{scene.namespace}-0", change)
+        await scene.create(memory("t-a", 7680))
+        await scene.running(1)
+        (held,) = await scene.reservations()
+        assert held["metadata"]["annotations"][names.GPU_MEMORY_RESERVE] == "3%"
+        await scene.create(memory("t-b", 7680), memory("t-c", 7219))
+        await scene.running(2)
+        await scene.says("t-b", "node(s) didn't have enough resources: GPU memory")
+        assert (await scene.pod("t-c"))["spec"]["nodeName"]
+
+
 def _looks_as_contracted(found: Pod, uuids: tuple[str, ...], portion: str) -> None:
     labels: dict[str, Any] = found["metadata"]["labels"]
     annotations = found["metadata"]["annotations"]

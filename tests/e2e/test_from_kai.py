@@ -60,10 +60,7 @@ def release(plane: ControlPlane, tmp_path: Path) -> Iterator[Release]:
 
 
 async def test_there_and_back_with_tenants_that_run_as_the_page_says(
-    plane: ControlPlane,
-    release: Release,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    plane: ControlPlane, release: Release, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(plane.kubeconfig_path))
     _prepare(plane)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.cluster import Pod, pod, share
+from tests.e2e.cluster import Pod, share
 from tests.e2e.conftest import SetScene
 
 pytestmark = pytest.mark.cluster
@@ -25,24 +25,3 @@ async def test_a_gang_of_eight_halves_with_room_for_seven_waits_whole_and_then_r
         await scene.delete("other")
         pods = await scene.running(8)
         assert sorted(len(sharers) for sharers in scene.sharers(pods).values()) == [2, 2, 2, 2]
-
-
-async def test_a_gang_of_64_whole_gpus_starts_over_eight_nodes(set_scene: SetScene) -> None:
-    async with set_scene(["8x8x80GiB"]) as scene:
-        await scene.create_gang("gang", 64, *(pod(f"m{i}", gpus=1) for i in range(64)))
-        pods = await scene.running(64)
-        by_node: dict[str, int] = {}
-        for found in pods.values():
-            by_node[found["spec"]["nodeName"]] = by_node.get(found["spec"]["nodeName"], 0) + 1
-        assert set(by_node.values()) == {8}
-
-
-async def test_a_whole_gpu_pod_gets_the_device_of_an_idle_reservation(set_scene: SetScene) -> None:
-    async with set_scene(["1x1x80GiB"]) as scene:
-        await scene.create(share("half", "0.5"))
-        await scene.running(1)
-        await scene.delete("half")
-        await scene.create(pod("whole", gpus=1))
-        await scene.gone(["half"])
-        pods = await scene.running(1)
-        assert [len(devices) for devices in scene.seen(pods["whole"]).values()] == [1]

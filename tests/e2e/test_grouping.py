@@ -15,15 +15,18 @@ import anyio
 import pytest
 from kubernetes_asyncio import client
 
-from tests.e2e.cluster import PATIENCE_S, Pod, eventually, pod, scene, share
+from gpu import grant
+from simulator.nodes.ground_truth import Started
+from tests.e2e.cluster import PATIENCE_S, Pod, Scene, eventually, pod, scene, share
 from tests.e2e.grouped import GROUPS, Workloads, group_of, reference
-from tests.e2e.workloads import DEFINED, Json, chains, of_role, owner, replicas
+from tests.e2e.workloads import DEFINED, Json, chains, owner
 from tools.cluster.deployment import GROUPING, Deployment, Options
 from tools.cluster.plane import ControlPlane
 from wire import names
 
 pytestmark = pytest.mark.cluster
 
+_MERGE = "application/merge-patch+json"
 _numbers = itertools.count()
 
 
@@ -35,8 +38,8 @@ def grouping_plane() -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="module")
 def grouping(grouping_plane: ControlPlane) -> Iterator[Deployment]:
-    arguments = {"binder": ["--idle-s", "1"], "workloads": ["--no-leader-election"]}
-    options = Options(arguments=arguments, components=(*GROUPING, "workloads-2"))
+    arguments = {"binder": ["--idle-s", "1"], "podgrouper": ["--no-leader-election"]}
+    options = Options(arguments=arguments, components=(*GROUPING, "podgrouper-2"))
     with Deployment(grouping_plane, options) as deployment:
         yield deployment
         deployment.check()
@@ -103,54 +106,6 @@ async def test_pods_of_a_plain_job_are_grouped_before_they_start(set_workloads: 
         assert group["spec"]["minMember"] == 1
 
 
-async def test_a_pytorch_job_starts_as_a_gang_in_parts(set_workloads: Any) -> None:
-    async with set_workloads("1x2x80GiB") as at:
-        await at.define("kubeflow.org", "PyTorchJob", "pytorchjobs", "v1")
-        spec = replicas("pytorchReplicaSpecs", Master=1, Worker=3)
-        job = await at.make(owner("kubeflow.org/v1", "PyTorchJob", "llm", spec))
-        await at.on.create(
-            share("llm-master-0", "0.5", labels=of_role("llm", "master"), ownerReferences=[reference(job)])
-        )
-        await at.grouped("llm-master-0")
-        await at.on.says("llm-master-0", "Waiting for 3 pods for SubGroup worker, currently 0 exist")
-        workers = [f"llm-worker-{number}" for number in range(3)]
-        of_workers = {"labels": of_role("llm", "worker"), "ownerReferences": [reference(job)]}
-        await at.on.create(*(share(name, "0.5", **of_workers) for name in workers))
-        pods = await at.on.running(4)
-        parts = {name: each["metadata"]["labels"].get(names.SUBGROUP_LABEL) for name, each in pods.items()}
-        assert parts == {"llm-master-0": "master", **dict.fromkeys(workers, "worker")}
-        (group,) = (await at.groups()).values()
-        assert (group["spec"]["minMember"], group["spec"]["queue"]) == (4, "kinds")
-
-
-async def test_a_job_set_of_two_jobs_starts_as_one_gang(set_workloads: Any) -> None:
-    async with set_workloads("1x2x80GiB") as at:
-        await at.define("jobset.x-k8s.io", "JobSet", "jobsets", "v1alpha2")
-        jobs = [{"name": name, "replicas": 1, "template": {"spec": {"parallelism": 2}}} for name in ("data", "model")]
-        top = await at.make(owner("jobset.x-k8s.io/v1alpha2", "JobSet", "set", {"replicatedJobs": jobs}))
-
-        def labels(name: str) -> dict[str, str]:
-            prefix = "jobset.sigs.k8s.io"
-            return {
-                f"{prefix}/jobset-name": "set",
-                f"{prefix}/replicatedjob-name": name,
-                f"{prefix}/job-index": "0",
-            }
-
-        await at.job("set-data-0", 2, above=top, pod_labels=labels("data"))
-
-        async def half_is_grouped() -> str | None:
-            found = [name for name, each in (await at.on.pods()).items() if group_of(each)]
-            return found[0] if len(found) == 2 else None
-
-        first = await eventually(half_is_grouped, "the first Job's pods", within_s=PATIENCE_S)
-        await at.on.says(first, "Waiting for 2 pods for SubGroup model-replica-0, currently 0 exist")
-        assert not bound(await at.on.pods())
-        await at.job("set-model-0", 2, above=top, pod_labels=labels("model"))
-        pods = await at.on.running(4)
-        assert {group_of(each) for each in pods.values()} == {f"pg-set-{top['metadata']['uid']}"}
-
-
 async def test_pods_of_every_kind_are_grouped(set_workloads: Any) -> None:
     """Each right of the role is used here: ``make test-all`` fails for one that is not (tools/rights.py)."""
     async with set_workloads("1x1x80GiB") as at:
@@ -175,6 +130,56 @@ async def test_pods_of_every_kind_are_grouped(set_workloads: Any) -> None:
         assert len(groups) == len(pods) - 1
 
 
+def _ray(is_autoscaled: bool, workers: int) -> Json:
+    group = {"groupName": "gpu", "replicas": workers, "minReplicas": 0, "maxReplicas": 4}
+    return {"enableInTreeAutoscaling": is_autoscaled, "workerGroupSpecs": [group]}
+
+
+@pytest.mark.parametrize("is_autoscaled", [True, False], ids=["autoscaled", "scaled by hand"])
+async def test_the_head_of_a_ray_cluster_that_is_scaled_down_and_up_runs_on(
+    set_workloads: Any, is_autoscaled: bool
+) -> None:
+    """Its workers go to zero, then there is no room for those that come. Its grace time is so short that it shows."""
+    async with set_workloads("1x2x80GiB") as at:
+        await at.define("ray.io", "RayCluster", "rayclusters", "v1")
+        grace = {names.STALENESS_GRACE_PERIOD: "3s"}
+        made = await at.make(owner("ray.io/v1", "RayCluster", "auto", _ray(is_autoscaled, 2), annotations=grace))
+
+        def member(name: str, group: str, gpus: int) -> Pod:
+            labels = {"ray.io/cluster": "auto", "ray.io/group": group}
+            return pod(name, gpus=gpus, labels=labels, ownerReferences=[reference(made)])
+
+        async def scale(workers: int) -> None:
+            patch, place = {"spec": _ray(is_autoscaled, workers)}, ("ray.io", "v1", at.on.namespace, "rayclusters")
+            await at.on.custom.patch_namespaced_custom_object(*place, "auto", patch, _content_type=_MERGE)
+
+        async def needs(minimum: int) -> None:
+            async def says_so() -> bool | None:
+                (group,) = (await at.groups()).values()
+                return group["spec"]["minMember"] == minimum or None
+
+            await eventually(says_so, f"minMember {minimum}", within_s=PATIENCE_S)
+
+        await at.on.create(member("head", "headgroup", 0), member("w1", "gpu", 1), member("w2", "gpu", 1))
+        await at.on.running(3)
+        await needs(1 if is_autoscaled else 3)
+        await scale(0)
+        await at.on.delete("w1", "w2")
+        await needs(1)
+        await at.on.create(pod("other", gpus=2))
+        await at.on.running(2)
+        await scale(2)
+        await at.on.create(member("w3", "gpu", 1), member("w4", "gpu", 1))
+        await needs(1 if is_autoscaled else 3)
+        await at.grouped("w3", "w4")
+        await anyio.sleep(8)
+        pods = await at.on.pods()
+        assert bound(pods) == ["head", "other"]
+        assert "deletionTimestamp" not in pods["head"]["metadata"]
+        await at.on.delete("other")
+        await at.on.running(3)
+
+
 @pytest.mark.parametrize(
     ("api_version", "words", "system"),
     [
@@ -191,7 +196,7 @@ async def test_pods_that_name_a_pod_group_of_another_scheduler_start_as_its_gang
         half = {**words, "annotations": {names.GPU_FRACTION: "0.5", **words.get("annotations", {})}}
         await at.on.create(pod("w0", **half))
         # Its PodGroup, and even the kind of that, come later.
-        await at.on.says("w0", "names no PodGroup yet: moorage-workloads makes it")
+        await at.on.says("w0", "names no PodGroup yet: moorage-podgrouper makes it")
         await at.define(group, "PodGroup", "podgroups", version)
         await at.make(owner(api_version, "PodGroup", "llm", {"minMember": 2}))
         await at.grouped("w0")
@@ -213,8 +218,7 @@ async def test_a_gang_whose_pods_kueue_gates_is_grouped_and_waits_until_kueue_ad
         async def admit(name: str) -> None:
             """Take the gates off, as Kueue does."""
             body = {"spec": {"schedulingGates": None}}
-            merge = "application/merge-patch+json"
-            await at.on.core.patch_namespaced_pod(name, at.on.namespace, body, _content_type=merge)
+            await at.on.core.patch_namespaced_pod(name, at.on.namespace, body, _content_type=_MERGE)
 
         await admit("w0")
         await at.on.says("w0", "Waiting for 2 pods, currently 1 exist, 1 are gated")
@@ -244,6 +248,103 @@ async def test_bare_pods_and_those_of_plain_replica_sets_cost_no_write(set_workl
         await apps.delete_namespaced_deployment("web", at.on.namespace)
 
 
+def _template(on: Scene, *, gpus: int, **spec: Any) -> Json:
+    """The spec of a set of three pods."""
+    container = {"name": "main", "image": "app", "resources": {"limits": {names.GPU_RESOURCE: str(gpus)}}}
+    template = {
+        "metadata": {"labels": {"app": "shard"}},
+        "spec": {
+            "schedulerName": names.SCHEDULER_NAME,
+            "nodeSelector": {"scene": on.namespace},
+            "containers": [container],
+            "terminationGracePeriodSeconds": 1,
+        },
+    }
+    return {"replicas": 3, "selector": {"matchLabels": {"app": "shard"}}, "template": template, **spec}
+
+
+async def test_a_stateful_set_with_a_least_number_starts_whole_or_not_at_all(set_workloads: Any) -> None:
+    async with set_workloads("1x12x80GiB") as at:
+        await at.on.create(pod("other", gpus=4))
+        await at.on.running(1)
+        gang = {names.BATCH_MIN_MEMBER: "3", names.STALENESS_GRACE_PERIOD: "2s"}
+        spec = _template(at.on, gpus=4, podManagementPolicy="Parallel")
+        metadata = {"name": "shard", "annotations": gang}
+        await at.make({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata, "spec": spec})
+        await at.grouped("shard-0", "shard-1", "shard-2")
+        await at.on.says("shard-2", "Resources were found for 2 pods while 3 are required for gang scheduling")
+        await anyio.sleep(5)
+        started = [each.pod_uid for each in at.on.ground_truth.history if isinstance(each, Started)]
+        assert started == [(await at.on.pod("other"))["metadata"]["uid"]]
+        await at.on.delete("other")
+        await at.on.running(3)
+        await at.end_set("StatefulSet", "shard")
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet"])
+async def test_pods_whose_queue_is_named_by_their_owner_only_are_bound_for_that_queue(
+    set_workloads: Any, kind: str
+) -> None:
+    async with set_workloads("1x4x80GiB") as at:
+        spec = _template(at.on, gpus=1)
+        metadata = {"name": "web", "labels": {names.QUEUE_LABEL: "kinds"}}
+        await at.make({"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": spec})
+        pods = await at.on.running(3)
+        charged = [grant.read_charged(each["metadata"]["annotations"]) for each in pods.values()]
+        assert [each.queue for each in charged if each is not None] == ["kinds"] * 3
+        await at.end_set(kind, "web")
+
+
+async def test_segments_of_a_pytorch_job_have_the_topology_of_its_worker_template(set_workloads: Any) -> None:
+    """KAI's documented example. A GPU of two racks is in use, so that a segment fits into the two others only."""
+    async with set_workloads("4x2x80GiB") as at:
+        await at.define("kubeflow.org", "PyTorchJob", "pytorchjobs", "v1")
+        rack = "example.com/rack"
+        for number in range(4):
+            await at.on.core.patch_node(f"{at.on.namespace}-{number}", {"metadata": {"labels": {rack: f"r{number}"}}})
+        topology = {
+            "apiVersion": "kai.scheduler/v1alpha1",
+            "kind": "Topology",
+            "metadata": {"name": at.on.namespace},
+            "spec": {"levels": [{"nodeLabel": rack}]},
+        }
+        await at.on.custom.create_cluster_custom_object("kai.scheduler", "v1alpha1", "topologies", topology)
+        for number in range(2):
+            other = pod(f"other-{number}", gpus=1)
+            other["spec"]["affinity"] = _on(f"{at.on.namespace}-{number}")
+            await at.on.create(other)
+        await at.on.running(2)
+        segments = {
+            names.TOPOLOGY: at.on.namespace,
+            names.SEGMENT_SIZE: "2",
+            names.SEGMENT_TOPOLOGY_REQUIRED: rack,
+        }
+        roles = {
+            "Master": {"replicas": 1},
+            "Worker": {"replicas": 4, "template": {"metadata": {"annotations": segments}}},
+        }
+        made = await at.make(owner("kubeflow.org/v1", "PyTorchJob", "llm", {"pytorchReplicaSpecs": roles}))
+
+        def member(role: str, number: int, gpus: int) -> Pod:
+            labels = {"training.kubeflow.org/replica-type": role, "training.kubeflow.org/replica-index": str(number)}
+            return pod(f"{role}-{number}", gpus=gpus, labels=labels, ownerReferences=[reference(made)])
+
+        await at.on.create(member("master", 0, 0), *(member("worker", number, 1) for number in range(4)))
+        pods = await at.on.running(7)
+        nodes = [
+            pods[f"worker-{number}"]["spec"]["nodeName"].removeprefix(f"{at.on.namespace}-") for number in range(4)
+        ]
+        assert sorted(nodes) == ["2", "2", "3", "3"]
+        assert (nodes[0], nodes[2]) == (nodes[1], nodes[3])
+        await at.on.custom.delete_cluster_custom_object("kai.scheduler", "v1alpha1", "topologies", at.on.namespace)
+
+
+def _on(node: str) -> Json:
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    required = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+
+
 async def test_the_pod_group_of_kais_grouper_is_taken_over_and_one_that_is_deleted_is_made_again(
     set_workloads: Any,
 ) -> None:
@@ -255,9 +356,7 @@ async def test_the_pod_group_of_kais_grouper_is_taken_over_and_one_that_is_delet
                 "metadata": {"name": "train", "annotations": {"kai.scheduler/batch-min-member": "3"}},
                 "spec": {
                     "suspend": True,
-                    "template": {
-                        "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "app"}]},
-                    },
+                    "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "app"}]}},
                 },
             }
         )
@@ -282,7 +381,7 @@ async def test_the_pod_group_of_kais_grouper_is_taken_over_and_one_that_is_delet
 
 
 async def test_a_pod_of_several_owners_is_told_why_it_is_not_grouped_and_how_often(torn: Workloads) -> None:
-    await torn.on.says("torn", "names no PodGroup yet: moorage-workloads makes it")
+    await torn.on.says("torn", "names no PodGroup yet: moorage-podgrouper makes it")
     events = client.EventsV1Api(torn.on.core.api_client)
 
     async def told() -> Json | None:

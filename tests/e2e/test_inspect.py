@@ -64,10 +64,7 @@ def cells(lines: Sequence[str], first: str) -> list[str]:
 
 
 async def test_kubectl_shows_what_the_containers_really_saw(
-    set_scene: SetScene,
-    control_plane: ControlPlane,
-    programs: Path,
-    capsys: pytest.CaptureFixture[str],
+    set_scene: SetScene, control_plane: ControlPlane, programs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with set_scene(["1x2x24GiB"]) as scene:
         await scene.create(share("half", "0.5"), memory("some", 2000), pod("huge", gpus=9))
@@ -78,7 +75,7 @@ async def test_kubectl_shows_what_the_containers_really_saw(
         own = ["--kubeconfig", str(control_plane.kubeconfig_path)]
 
         seen = json.loads(await kubectl(programs, "inspect", "-n", scene.namespace, "-o", "json", *own))
-        await _as_the_witness_saw_it(scene, seen)
+        await _as_the_ground_truth_saw_it(scene, seen)
 
         table = (await kubectl(programs, "inspect", "--format", "aliyun", *own)).splitlines()
         assert table[0].split()[:4] == ["NAME", "IPADDRESS", "GPU0(Allocated/Total)", "GPU1(Allocated/Total)"]
@@ -121,7 +118,7 @@ async def test_a_standby_answers_what_gpushares_tools_ask(set_scene: SetScene, m
         assert pods == [{"name": "half", "namespace": scene.namespace, "usedGPU": 12}]
 
 
-async def _as_the_witness_saw_it(scene: Scene, seen: dict[str, Any]) -> None:
+async def _as_the_ground_truth_saw_it(scene: Scene, seen: dict[str, Any]) -> None:
     by_name = {one["name"]: one for one in seen["pods"]}
     assert {name: one["dialect"] for name, one in by_name.items()} == {"half": "kai", "some": "kai", "huge": "plugin"}
     for name in ("half", "some"):

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from kubernetes_asyncio import client
 
-from tests.e2e.cluster import Pod, Scene, pod, scene
-from tests.e2e.grouped import Workloads
-from tests.e2e.workloads import owner
+from tests.e2e.cluster import Scene, pod, scene
 from tools.cluster.deployment import GROUPING, Deployment, Options
 from tools.cluster.plane import ControlPlane
-from wire import gangs, names
+from wire import names
 
 pytestmark = pytest.mark.cluster
 
@@ -70,14 +68,6 @@ async def _racks(on: Scene, racks: str) -> dict[str, str]:
     return of_nodes
 
 
-def _used(pods: Mapping[str, Pod], slice_of: Callable[[Mapping[str, str]], int], racks: Mapping[str, str]) -> list[Any]:
-    """The racks of each slice, of which a pod's labels tell the number."""
-    used: dict[int, set[str]] = {}
-    for each in pods.values():
-        used.setdefault(slice_of(each["metadata"]["labels"]), set()).add(racks[each["spec"]["nodeName"]])
-    return sorted(map(sorted, used.values()))
-
-
 async def test_the_pods_of_a_job_run_in_one_rack_of_kueues_topology(plane: ControlPlane, moorage: Deployment) -> None:
     moorage.check()
     async with scene(plane, "kueue", ["4x2x80GiB"]) as on:
@@ -93,36 +83,3 @@ async def test_the_pods_of_a_job_run_in_one_rack_of_kueues_topology(plane: Contr
         pods = await on.running(4)
         assert {racks[each["spec"]["nodeName"]] for each in pods.values()} == {"b"}
         await jobs.delete_namespaced_job("train", on.namespace, propagation_policy="Background")
-
-
-async def test_the_pods_of_each_job_of_a_job_set_run_in_one_rack(plane: ControlPlane, moorage: Deployment) -> None:
-    """Together they need three of the nodes, so packed without slices one Job would be in both racks."""
-    moorage.check()
-    async with scene(plane, "job-set", ["4x1x80GiB"]) as on:
-        at, racks = Workloads(on), await _racks(on, "aabb")
-        await at.define("jobset.x-k8s.io", "JobSet", "jobsets", "v1alpha2")
-        template = {"metadata": {"annotations": {names.KUEUE_SLICE_REQUIRED: RACK}}, "spec": pod("any")["spec"]}
-        workers = {"name": "workers", "replicas": 2, "template": {"spec": {"parallelism": 3, "template": template}}}
-        top = await at.make(owner("jobset.x-k8s.io/v1alpha2", "JobSet", "set", {"replicatedJobs": [workers]}))
-        for index in range(2):
-            labels = {gangs.JOBSET_REPLICATED_JOB: "workers", gangs.JOBSET_JOB_INDEX: str(index)}
-            await at.job(f"set-workers-{index}", 3, above=top, pod_labels=labels)
-        used = _used(await on.running(6), lambda labels: int(labels[gangs.JOBSET_JOB_INDEX]), racks)
-        assert used == [["a"], ["b"]]
-        await at.end_jobs()
-
-
-async def test_the_slices_of_an_indexed_job_run_in_one_rack_each(plane: ControlPlane, moorage: Deployment) -> None:
-    moorage.check()
-    async with scene(plane, "indexed", ["4x1x80GiB"]) as on:
-        at, racks = Workloads(on), await _racks(on, "aabb")
-        slices = {names.KUEUE_SLICE_REQUIRED: RACK, names.KUEUE_SLICE_SIZE: "3", names.GPU_FRACTION: "0.5"}
-        template = {"metadata": {"annotations": slices}, "spec": {**pod("any")["spec"], "restartPolicy": "Never"}}
-        spec = {"parallelism": 6, "completions": 6, "completionMode": "Indexed", "template": template}
-        asked = {"name": "train", "annotations": {names.BATCH_MIN_MEMBER: "6"}}
-        await client.BatchV1Api(on.core.api_client).create_namespaced_job(
-            on.namespace, {"metadata": asked, "spec": spec}
-        )
-        used = _used(await on.running(6), lambda labels: int(labels[gangs.JOB_COMPLETION_INDEX]) // 3, racks)
-        assert used == [["a"], ["b"]]
-        await at.end_jobs()

@@ -12,7 +12,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from nodeagent.kubeletapi.podresources import Devices, PodDevices
+from nodeagent.kubeletapi.client import Devices, PodDevices
 from tests.nodeagent.kubeletapi.kubelets import Registry, kubelet
 from tests.nodeagent.kubeletapi.played import PlayedKubelet, listening
 from tests.pauses import pause_s

@@ -86,3 +86,36 @@ async def test_a_pod_waits_until_one_numa_node_has_all_of_its_gpus(plane: Contro
         await api.patch_cluster_custom_object(*_KIND, _PLURAL, name, change)
         running = await on.running(1)
         assert [name for name, each in running.items() if each["spec"].get("nodeName")] == ["waits"]
+
+
+async def test_a_third_guaranteed_pod_waits_though_the_report_is_of_before_the_first_two(
+    plane: ControlPlane, moorage: Deployment
+) -> None:
+    """Nothing but CPUs: kubelet has taken two pods up, and the object still says that both NUMA nodes are free."""
+    moorage.check()
+    async with scene(plane, "numa-cpus", ["1x1x80GiB"]) as on:
+        api, name = client.CustomObjectsApi(on.core.api_client), f"{on.namespace}-0"
+        zones = [{"name": f"node-{at}", "type": "Node", "resources": [resource("cpu", (2, 2))]} for at in range(2)]
+        body = {
+            "apiVersion": "/".join(_KIND),
+            "kind": "NodeResourceTopology",
+            "metadata": {"name": name},
+            "attributes": [{"name": "topologyManagerPolicy", "value": SINGLE}],
+            "zones": zones,
+        }
+        await api.create_cluster_custom_object(*_KIND, _PLURAL, body)
+        await on.create(_guaranteed("a"), _guaranteed("b"))
+        await on.running(2)
+        await on.create(_guaranteed("c"))
+        await on.says("c", "1 node(s) have too few free devices and CPUs on the same NUMA nodes")
+        await on.delete("a")
+        await on.gone(["a"])
+        running = await on.running(2)
+        assert running["c"]["spec"]["nodeName"] == name
+
+
+def _guaranteed(name: str) -> Pod:
+    made = pod(name)
+    amounts = {"cpu": "2", "memory": "64Mi"}
+    made["spec"]["containers"][0]["resources"] = {"limits": amounts, "requests": amounts}
+    return made

@@ -71,6 +71,20 @@ def _binding() -> dict[str, Any]:
     }
 
 
+_QUEUES = ("scheduling.run.ai", "v2", "queues")
+
+
+async def _queue(plane: ControlPlane, name: str, labels: dict[str, str]) -> None:
+    free = {kind: {"quota": -1, "limit": -1, "overQuotaWeight": 1} for kind in ("cpu", "memory", "gpu")}
+    queue = {
+        "apiVersion": "scheduling.run.ai/v2",
+        "kind": "Queue",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"resources": free},
+    }
+    await anyio.to_thread.run_sync(plane.apply, json.dumps(queue))
+
+
 @pytest.fixture
 async def stage(plane: ControlPlane, divided: Deployment) -> AsyncIterator[Scene]:
     """Two machines, the second of pool ``a``; nothing may be over-committed."""
@@ -127,6 +141,18 @@ async def test_two_schedulers_share_a_cluster_and_a_node_moves_between_them(
     await stage.says("large", "1 node(s) were in another node pool")
     await stage.delete("large")
     await stage.gone(["large"])
+
+    # A queue of pool ``a`` is known to the other scheduler by name.
+    await _queue(plane, "of-a", LABEL)
+    await _queue(plane, "default-queue", {})
+    wrong = pod("wrong", gpus=1)
+    wrong["metadata"]["labels"] = {names.QUEUE_LABEL: "of-a"}
+    await stage.create(wrong)
+    await stage.says("wrong", "Queue of-a belongs to node pool a; the pod is in default")
+    await stage.delete("wrong")
+    await stage.gone(["wrong"])
+    for queue in ("of-a", "default-queue"):
+        await client.CustomObjectsApi(stage.core.api_client).delete_cluster_custom_object(*_QUEUES, queue)
 
     # The other one is killed: pool ``a`` does not notice.
     await anyio.to_thread.run_sync(divided.kill, SCHEDULER)

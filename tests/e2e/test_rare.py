@@ -32,7 +32,7 @@ from scheduler.core.model.settings import Settings
 from scheduler.core.preemption.eviction_history import PIECES, Hour, Piece, Taken
 from scheduler.core.preemption.nomination_record import Record
 from scheduler.core.queues.use_over_time import UsePeriod
-from scheduler.preemption.nomination_record import RoomRecord, Wrote
+from scheduler.preemption.nomination_record import NominationRecord, Wrote
 from scheduler.watch.cache import Cache
 from scheduler.watch.secondary import budgets
 from simulator.nodes.api_access import Reporter
@@ -40,7 +40,7 @@ from tests.e2e.cluster import PATIENCE_S, Pod, Scene, eventually, pod, share
 from tests.e2e.conftest import SetScene
 from tests.e2e.crowd import Crowd
 from tests.e2e.tenant import identity
-from tools.cluster.deployment import BINDER, SCHEDULER, WORKLOADS, Deployment
+from tools.cluster.deployment import BINDER, PODGROUPER, SCHEDULER, Deployment
 from tools.cluster.plane import ControlPlane
 from tools.manifests import lease
 from wire import names
@@ -60,7 +60,7 @@ async def impatient(moorage: Deployment) -> AsyncIterator[Deployment]:
 
 
 async def _told(scene: Scene, reason: str) -> list[str]:
-    """What the events of a namespace say for this reason, once there are any: they are written after the deed."""
+    """What the events of a namespace say for this reason, once there are any."""
 
     async def found() -> list[str] | None:
         events = await client.CoreV1Api(scene.core.api_client).list_namespaced_event(scene.namespace)
@@ -251,11 +251,7 @@ async def test_an_event_that_is_said_again_becomes_a_series(
     about = ObjectReference(api_version="v1", kind="Pod", name=f"rare-{component}", namespace="default", uid="u")
     async with _api(control_plane, component) as api:
         events = EventRecorder(
-            api,
-            clock=SystemClock(),
-            controller=component,
-            instance="rare",
-            settings=EventSettings(bundle_s=0.1),
+            api, clock=SystemClock(), controller=component, instance="rare", settings=EventSettings(bundle_s=0.1)
         )
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(events.run)
@@ -283,7 +279,7 @@ async def test_replicas_of_before_an_upgrade_may_still_read_kais_leases(
             await api.get(LEASES, theirs, namespace=names.SYSTEM_NAMESPACE)
 
 
-@pytest.mark.parametrize("component", [SCHEDULER, BINDER, WORKLOADS])
+@pytest.mark.parametrize("component", [SCHEDULER, BINDER, PODGROUPER])
 async def test_who_leads_first_may_make_the_lease(
     control_plane: ControlPlane, moorage: Deployment, component: str
 ) -> None:
@@ -338,7 +334,7 @@ async def test_the_scheduler_may_keep_who_is_evicted_for_whom_and_follow_budgets
     """Only with --preemption, so its own code does it here."""
     moorage.check()
     async with _api(control_plane, SCHEDULER) as api:
-        record, cache = RoomRecord(api), Cache(Cluster(Settings()))
+        record, cache = NominationRecord(api), Cache(Cluster(Settings()))
         await record.read()
         for evicted in ({"owner": (1,)}, {"owner": (1, 2)}):  # it is created, then patched
             hour = Hour(tuple(Piece(at, {"team": Taken(evicted)}) for at in range(PIECES)))
@@ -347,7 +343,7 @@ async def test_the_scheduler_may_keep_who_is_evicted_for_whom_and_follow_budgets
             await tasks.start(Secondary(api, (budgets(cache),), rng=random.Random(1)).run)
 
             async def is_followed() -> bool | None:
-                return cache.room.budgets.is_current or None
+                return cache.preemption.budgets.is_current or None
 
             await eventually(is_followed, "budgets to be listed and watched", within_s=PATIENCE_S)
             tasks.cancel_scope.cancel()

@@ -55,26 +55,6 @@ async def test_a_claim_by_template_is_allocated_and_goes_with_its_pod(devices: D
     await eventually(are_gone, "claims gone with their pods", within_s=PATIENCE_S)
 
 
-async def test_pods_wait_for_devices_and_run_when_one_has_ended(devices: Devices) -> None:
-    await devices.create("both", 2, model="small", is_template=True)
-    await devices.scene.create(_using("p", template="both"))
-    await devices.scene.running(1)
-    await devices.scene.create(_using("q", template="both"))
-    await devices.scene.says("q", "cannot allocate all claims")
-    await devices.scene.delete("p")
-    await devices.scene.gone(["p"])
-    assert set(await devices.scene.running(1)) == {"q"}
-    assert await devices.given() == {(devices.nodes[0], "d0"), (devices.nodes[0], "d1")}
-
-
-async def test_two_pods_share_a_claim_on_its_node(devices: Devices) -> None:
-    await devices.create("shared", model="large")
-    await devices.scene.create(_using("p", "shared"), _using("q", "shared"))
-    running = await devices.scene.running(2)
-    assert {pod["spec"]["nodeName"] for pod in running.values()} == {devices.nodes[1]}
-    await _until_users(devices, "p", "q")
-
-
 async def test_a_gang_gets_all_of_its_devices_or_none(devices: Devices) -> None:
     await devices.create("one", is_template=True)
     await devices.create("held", 2, model="small")
@@ -114,18 +94,6 @@ async def test_devices_stand_for_an_extended_resource_of_a_pod(devices: Devices)
     await devices.scene.gone(["p"])
     assert set(await devices.scene.running(2)) == {"q", "r"}
     await _until_users(devices, "q", "r")
-
-
-async def test_a_gang_gets_extended_resources_by_claims_for_all_members_or_none(devices: Devices) -> None:
-    await devices.scene.create(_asking(devices, "holder", 2))
-    await devices.scene.running(1)
-    await devices.scene.create_gang("g", 3, *(_asking(devices, f"m{number}") for number in range(3)))
-    await devices.scene.says("m0", "cannot allocate all claims")
-    assert len(await devices.claims()) == 1
-    await devices.scene.delete("holder")
-    await devices.scene.gone(["holder"])
-    await devices.scene.running(3)
-    await _until_users(devices, "m0", "m1", "m2")
 
 
 async def test_a_claim_that_another_scheduler_made_for_a_pod_is_deleted_before_the_pod_gets_its_own(

@@ -143,7 +143,7 @@ async def restored(plane: ControlPlane, undone: Scene) -> int:
         return running(undone) == {each["metadata"]["uid"] for each in known if each["spec"].get("nodeName")} or None
 
     await eventually(is_settled, "kubelets to run what is there, and nothing else", within_s=PATIENCE_S)
-    settled = len(undone.witness.history)
+    settled = len(undone.ground_truth.history)
     after = await undone.pods()
     assert after["second"]["metadata"]["uid"] == before["second"]["metadata"]["uid"]
     bound = {name: bool(each["spec"].get("nodeName")) for name, each in after.items()}
@@ -180,12 +180,12 @@ def tenants(reservation: Pod) -> dict[str, object]:
 
 def running(on: Scene) -> set[str]:
     """UIDs of the pods whose containers really run."""
-    return {record.pod_uid for record in _there(on.witness.history)}
+    return {record.pod_uid for record in _there(on.ground_truth.history)}
 
 
 def fullest(on: Scene, *, since: int) -> Fraction:
     """How much of one device was asked at most by those that really ran on it at the same time, after a record."""
-    history = on.witness.history
+    history = on.ground_truth.history
     return max(_asked_of_one(_there(history[:end])) for end in range(since, len(history) + 1))
 
 

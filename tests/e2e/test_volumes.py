@@ -212,3 +212,15 @@ async def test_a_node_takes_no_more_volumes_than_its_csi_driver_says(zones: Scen
         assert len({pod["spec"]["nodeName"] for pod in (await zones.pods()).values()}) == 2
     finally:
         await storage.delete_csi_node(first)
+
+
+async def test_a_pod_waits_until_its_config_map_is_there(zones: Scene) -> None:
+    """Only metadata is read: what it holds matters to nobody."""
+    made = share("reader", "0.5")
+    made["spec"]["volumes"] = [{"name": "settings", "configMap": {"name": "settings"}}]
+    await zones.create(made)
+    await zones.says("reader", "Missing required configmaps: [settings]")
+    assert not (await zones.pod("reader"))["spec"].get("nodeName")
+    body = {"metadata": {"name": "settings"}, "data": {"a": "1"}}
+    await zones.core.create_namespaced_config_map(zones.namespace, body)
+    assert (await zones.running(1))["reader"]["spec"]["nodeName"] in _nodes(zones)

@@ -33,7 +33,7 @@ def gated_plane() -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="module")
 def deployed(gated_plane: ControlPlane) -> Iterator[Deployment]:
-    arguments = {"binder": ["--idle-s", "1"], "workloads": ["--no-leader-election"]}
+    arguments = {"binder": ["--idle-s", "1"], "podgrouper": ["--no-leader-election"]}
     with Deployment(gated_plane, Options(arguments=arguments, components=GROUPING)) as deployment:
         yield deployment
         deployment.check()

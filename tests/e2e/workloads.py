@@ -141,7 +141,7 @@ def chains() -> list[Chain]:
         _single("kubeflow.org/v1", "PaddleJob", replicas("paddleReplicaSpecs", Worker=1)),
         Chain(owner("kubeflow.org/v1", "MPIJob", "mpi-old", _MPI)),
         Chain(
-            owner("kubeflow.org/v2beta1", "MPIJob", "mpi", {**_MPI, "launcherCreationPolicy": "WaitForWorkersReady"}),
+            owner("kubeflow.org/v2beta1", "MPIJob", "mpi", {**_MPI, "launcherCreationPolicy": "WaitForWorkersReady"})
         ),
         _single("kubeflow.org/v1beta1", "Notebook"),
         _single("kubeflow.org/v1alpha1", "ScheduledWorkflow"),

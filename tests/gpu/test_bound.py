@@ -12,15 +12,7 @@ from gpu import bound_pod, grant
 from gpu.dialects import metagpu
 from gpu.dialects.settings import AliyunSettings, DialectSettings, MetagpuSettings, VolcanoSettings
 from gpu.grant import DeviceGrant, Grant
-from gpu.request import (
-    ContainerKind,
-    ContainerRef,
-    ContainerRequest,
-    FractionAsk,
-    GpuRequest,
-    MemoryAsk,
-    charge_nano,
-)
+from gpu.request import ContainerKind, ContainerRef, ContainerRequest, FractionAsk, GpuRequest, MemoryAsk, charge_nano
 from gpu.share import NANO_PER_DEVICE
 from gpu.translate import combine
 from gpu.translation import GivenDevice, Translation, Wishes
@@ -134,10 +126,7 @@ KOORDINATOR = "scheduling.koordinator.sh/device-allocated"
     ("asked", "settings", "written"),
     [
         pytest.param(
-            asking({"aliyun.com/gpu-mem": 5}),
-            None,
-            {**aliyun("0", used=5), **aliyun_env("c0", 5, used=5)},
-            id="A1",
+            asking({"aliyun.com/gpu-mem": 5}), None, {**aliyun("0", used=5), **aliyun_env("c0", 5, used=5)}, id="A1"
         ),
         pytest.param(
             asking({"aliyun.com/gpu-mem": 5}),
@@ -181,20 +170,13 @@ KOORDINATOR = "scheduling.koordinator.sh/device-allocated"
         pytest.param(
             asking({"nvidia.com/gpu": 2, "nvidia.com/gpumem": 3000, "nvidia.com/gpucores": 30}),
             None,
-            {
-                **hami("GPU-0,NVIDIA,3000,30:GPU-1,NVIDIA,3000,30:;"),
-                **core("c0", "3000m", "3000m", percent=30),
-            },
+            {**hami("GPU-0,NVIDIA,3000,30:GPU-1,NVIDIA,3000,30:;"), **core("c0", "3000m", "3000m", percent=30)},
             id="H1",
         ),
         pytest.param(
             asking({"nvidia.com/gpumem": 3000}, {}, {"nvidia.com/gpumem": 2000}),
             None,
-            {
-                **hami("GPU-0,NVIDIA,3000,0:;;GPU-0,NVIDIA,2000,0:;"),
-                **core("c0", "3000m"),
-                **core("c2", "2000m"),
-            },
+            {**hami("GPU-0,NVIDIA,3000,0:;;GPU-0,NVIDIA,2000,0:;"), **core("c0", "3000m"), **core("c2", "2000m")},
             id="H16",
         ),
         pytest.param(
@@ -241,8 +223,7 @@ KOORDINATOR = "scheduling.koordinator.sh/device-allocated"
         ),
         pytest.param(
             asking(
-                {},
-                annotations={"gpu-fraction": "0.5", "nvidia.com/container.main.gpu-compute.mode": "time-slicing"},
+                {}, annotations={"gpu-fraction": "0.5", "nvidia.com/container.main.gpu-compute.mode": "time-slicing"}
             ),
             None,
             {

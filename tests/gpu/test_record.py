@@ -55,14 +55,7 @@ def test_a_record_says_in_words_what_is_asked() -> None:
         "dialect": "kai",
         "asks": [
             {"container": "c0", "name": "main", "count": 2, "nano": HALF},
-            {
-                "container": "c1",
-                "name": "second",
-                "memMib": 5120,
-                "limitMib": 8192,
-                "seat": "a",
-                "computePercent": 30,
-            },
+            {"container": "c1", "name": "second", "memMib": 5120, "limitMib": 8192, "seat": "a", "computePercent": 30},
         ],
         "wishes": {"memoryCap": True},
         "notes": [{"code": "count-dropped", "field": "nvidia.com/gpu", "value": "4", "instead": "0.5"}],

@@ -30,7 +30,7 @@ WAITING = [{"name": "c", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]
 PULLING = [{"name": "c", "state": {"waiting": {"reason": "ImagePullBackOff"}}}]
 CRASHED = [{"name": "c", "restartCount": 1, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]
 ENDED = [{"name": "c", "state": {"terminated": {"exitCode": 128, "reason": "StartError"}}}]
-WITNESSED = {**LEARNED, names.WITNESS: names.WITNESS_KUBELET}
+DEVICE_REPORTS = {**LEARNED, names.DEVICE_REPORTER: names.REPORTER_KUBELET}
 
 
 def test_a_reservation_is_told_by_label_and_namespace() -> None:
@@ -71,17 +71,17 @@ def test_a_device_is_known_only_from_a_running_process(
 @pytest.mark.parametrize(
     ("annotations", "status", "is_told"),
     [
-        (WITNESSED, {"phase": "Pending"}, True),
-        (WITNESSED, {"phase": "Pending", "containerStatuses": PULLING}, True),
-        (WITNESSED, {"phase": "Running", "containerStatuses": RUNNING}, True),
+        (DEVICE_REPORTS, {"phase": "Pending"}, True),
+        (DEVICE_REPORTS, {"phase": "Pending", "containerStatuses": PULLING}, True),
+        (DEVICE_REPORTS, {"phase": "Running", "containerStatuses": RUNNING}, True),
         # It ran and failed, or could not be started: its process says what it holds, or nobody does.
-        (WITNESSED, {"phase": "Running", "containerStatuses": CRASHED}, False),
-        (WITNESSED, {"phase": "Running", "containerStatuses": ENDED}, False),
-        (WITNESSED, {"phase": "Failed"}, False),
-        (WITNESSED, {"phase": "Failed", "containerStatuses": PULLING}, False),
-        (WITNESSED, {"phase": "Succeeded", "containerStatuses": PULLING}, False),
-        ({**WITNESSED, names.RESERVE_FOR_GPU_INDEX: ""}, {"phase": "Pending"}, False),
-        ({**WITNESSED, names.WITNESS: "somebody"}, {"phase": "Pending"}, False),
+        (DEVICE_REPORTS, {"phase": "Running", "containerStatuses": CRASHED}, False),
+        (DEVICE_REPORTS, {"phase": "Running", "containerStatuses": ENDED}, False),
+        (DEVICE_REPORTS, {"phase": "Failed"}, False),
+        (DEVICE_REPORTS, {"phase": "Failed", "containerStatuses": PULLING}, False),
+        (DEVICE_REPORTS, {"phase": "Succeeded", "containerStatuses": PULLING}, False),
+        ({**DEVICE_REPORTS, names.RESERVE_FOR_GPU_INDEX: ""}, {"phase": "Pending"}, False),
+        ({**DEVICE_REPORTS, names.DEVICE_REPORTER: "somebody"}, {"phase": "Pending"}, False),
         (LEARNED, {"phase": "Pending", "containerStatuses": PULLING}, False),
         (LEARNED, {"phase": "Running", "containerStatuses": RUNNING}, True),
     ],
@@ -96,11 +96,7 @@ def test_kubelets_word_counts_until_a_process_has_run(
 
 @pytest.mark.parametrize(
     ("annotations", "is_joinable", "is_adoptable"),
-    [
-        ({names.TENANTS: "{}"}, True, False),
-        ({names.TENANTS: "no book"}, False, False),
-        ({}, False, True),
-    ],
+    [({names.TENANTS: "{}"}, True, False), ({names.TENANTS: "no book"}, False, False), ({}, False, True)],
 )
 def test_without_a_book_nobody_joins_and_only_a_missing_one_may_be_written(
     annotations: dict[str, str], is_joinable: bool, is_adoptable: bool

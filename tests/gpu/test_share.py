@@ -1,12 +1,29 @@
+"""Shares of a device: memory and fractions in whole nanos, room for annotations, and parts that a claim gives."""
+
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
+import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gpu.request import FractionAsk, MemoryAsk, charge_nano
+from gpu import bound_pod
+from gpu.bound_pod import ClaimedShare, claimed_metadata, read_claimed
+from gpu.device_plugin import MOST_DEVICES
+from gpu.grant import DeviceGrant, Grant, shared_metadata
+from gpu.limits import PREFIXES
+from gpu.request import (
+    NO_GPU,
+    ContainerKind,
+    ContainerRef,
+    ContainerRequest,
+    FractionAsk,
+    GpuRequest,
+    MemoryAsk,
+    charge_nano,
+)
 from gpu.share import (
     LARGEST_FLOORED_MIB,
     MOST_TENANTS,
@@ -16,6 +33,10 @@ from gpu.share import (
     nano_from_memory,
     portion_text,
 )
+from gpu.translate.asked import asked
+from gpu.translation import Translation
+from wire import names
+from wire.core import Pod
 
 #: Of all sizes; with those around the largest on which a charge is rounded down, and two that no power of two divides.
 CARDS = st.one_of(
@@ -203,3 +224,105 @@ def test_an_ask_is_charged_for_the_card_that_it_gets(
     ask: FractionAsk | MemoryAsk, card_mib: int, nano: int | None
 ) -> None:
     assert charge_nano(ask, card_mib) == nano
+
+
+def _request(devices: int) -> GpuRequest:
+    asks = (FractionAsk(NANO_PER_DEVICE),) * devices
+    return GpuRequest((ContainerRequest(ContainerRef(ContainerKind.INIT, 99), asks),))
+
+
+def _asking(request: GpuRequest) -> Translation:
+    return Translation(dialect="kai", request=request)
+
+
+@pytest.mark.parametrize(
+    ("devices", "size", "fits"),
+    [
+        (0, 262_144 - 4096, True),
+        (0, 262_144 - 4095, False),
+        (2, 262_144 - 4096 - 832, True),
+        (2, 262_144 - 4096 - 831, False),
+    ],
+)
+@pytest.mark.parametrize("letter", ["x", "ü", "🚢"])
+def test_annotations_have_room_up_to_a_number_of_bytes(devices: int, size: int, fits: bool, letter: str) -> None:
+    width = len(letter.encode())
+    text = letter * ((size - 1) // width)
+    annotations = {"k": text + "x" * (size - 1 - len(text.encode()))}
+    refusal = bound_pod.cramped(annotations, _asking(_request(devices)))
+    assert (refusal is None) is fits
+    if refusal is not None:
+        assert refusal.value == f"{size} bytes"
+
+
+def test_no_annotations_have_room() -> None:
+    assert bound_pod.cramped(None, _asking(NO_GPU)) is None
+
+
+@pytest.mark.parametrize("cdi", [False, True])
+@pytest.mark.parametrize("devices", [1, 2, MOST_DEVICES])
+def test_what_a_binding_and_a_fence_write_fits_into_the_room_that_is_kept(devices: int, cdi: bool) -> None:
+    given = tuple(
+        DeviceGrant(group="g" * 36, reservation="r" * 36, uuid="u" * 80, nano=NANO_PER_DEVICE) for _ in range(devices)
+    )
+    request = _request(devices)
+    also = [prefix + "p" * 36 for prefix in PREFIXES]
+    written = shared_metadata(Grant("a" * 36, given), request, cdi=cdi, beside=also).annotations
+    fence = {names.FENCED: "a" * 36, names.FENCED_BECAUSE: "🚢" * 512}
+    bytes_written = sum(len(key.encode()) + len(value.encode()) for key, value in (written | fence).items())
+    most = {"": "x" * (bound_pod.LARGEST - bytes_written)}
+    assert bound_pod.cramped(most | {"k": "v"}, _asking(request)) is not None
+    assert bound_pod.bytes_used(written | fence) == 0
+
+
+# The part of a device that a claim gives: written on a pod, and read back beside a status that names the claim.
+
+_SHARE = ClaimedShare(driver="gpu.example.com", pool="a", device="d0", nano=250_000_000, mem_mib=81920, uuid="GPU-0")
+_TEXT = msgspec.json.encode(_SHARE).decode()
+
+
+def _pod(annotations: dict[str, str], *, resource: str = names.GPU_SHARE_RESOURCE) -> Pod:
+    mapping = {"containerName": "main", "resourceName": resource, "requestName": "share"}
+    made: dict[str, Any] = {
+        "metadata": {"name": "p", "annotations": annotations},
+        "spec": {"containers": [{"name": "main"}]},
+        "status": {"extendedResourceClaimStatus": {"resourceClaimName": "c", "requestMappings": [mapping]}},
+    }
+    return msgspec.convert(made, Pod)
+
+
+def _asked(**annotations: str) -> Translation:
+    found = asked(_pod({key.replace("_", "-"): value for key, value in annotations.items()}))
+    assert isinstance(found, Translation)
+    return found
+
+
+def test_what_is_written_reads_back_beside_the_status_that_names_the_claim() -> None:
+    written = claimed_metadata(_SHARE, _asked(gpu_fraction="0.25"), node="a", at_ns=0)
+    assert read_claimed(_pod(written)) == _SHARE
+
+
+@pytest.mark.parametrize(
+    ("asks", "portion"), [({"gpu_fraction": "0.25"}, "0.25"), ({"gpu_memory": "20500"}, "0.26")], ids=["part", "memory"]
+)
+def test_containers_read_their_portion_and_no_device_of_the_runtime(asks: dict[str, str], portion: str) -> None:
+    nano = 250_244_140 if "gpu_memory" in asks else _SHARE.nano
+    written = claimed_metadata(msgspec.structs.replace(_SHARE, nano=nano), _asked(**asks), node="a", at_ns=0)
+    assert written[names.VISIBLE_DEVICES_PREFIX + "c0"] == "void"
+    assert written[names.GPU_PORTION_ANNOTATION] == portion
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        _pod({}),
+        _pod({names.CLAIMED_SHARE: "{"}),
+        _pod({names.CLAIMED_SHARE: _TEXT.replace("250000000", "0")}),
+        _pod({names.CLAIMED_SHARE: _TEXT.replace("250000000", "1000000001")}),
+        _pod({names.CLAIMED_SHARE: _TEXT.replace("81920", "0")}),
+        _pod({names.CLAIMED_SHARE: _TEXT}, resource=names.GPU_RESOURCE),
+    ],
+    ids=["none", "torn", "nothing", "more than a device", "no memory", "the claim is for whole GPUs"],
+)
+def test_a_pod_without_a_claim_for_its_share_or_with_a_wrong_text_has_none(found: Pod) -> None:
+    assert read_claimed(found) is None

@@ -58,12 +58,12 @@ def requests(code: str, values: str) -> Series:
 
 
 def forbidden(verb: str, resource: str) -> Series:
-    return one("moorage_api_requests_total", "0+1x60", "workloads", verb=verb, resource=resource, code="403")
+    return one("moorage_api_requests_total", "0+1x60", "podgrouper", verb=verb, resource=resource, code="403")
 
 
 def ungrouped(values: str) -> Series:
-    return one("moorage_ungrouped_workloads", values, "workloads", "a") | one(
-        "moorage_ungrouped_workloads", "0x60", "workloads", "b"
+    return one("moorage_ungrouped_workloads", values, "podgrouper", "a") | one(
+        "moorage_ungrouped_workloads", "0x60", "podgrouper", "b"
     )
 
 
@@ -133,8 +133,8 @@ def _fires() -> Iterator[Case]:
         tuple(({"job": job}, no_leader.format(job)) for job in ("scheduler", "binder")),
     )  # fmt: skip
     yield Case(
-        "nobody groups", "MoorageNoLeader", leads("1x9", "0x9") | one("moorage_leader", "0x9", "workloads"), 3,
-        (({"job": "workloads"}, "No replica of workloads leads, so no workload is grouped"),),
+        "nobody groups", "MoorageNoLeader", leads("1x9", "0x9") | one("moorage_leader", "0x9", "podgrouper"), 3,
+        (({"job": "podgrouper"}, "No replica of podgrouper leads, so no workload is grouped"),),
     )  # fmt: skip
     yield Case(
         "a workload is torn", "MoorageWorkloadsUngrouped", ungrouped("0x3 2x20"), 20,
@@ -142,7 +142,7 @@ def _fires() -> Iterator[Case]:
     )  # fmt: skip
     yield Case(
         "PodGroups are refused", "MoorageForbidden", forbidden("create", "podgroups"), 32,
-        (({"job": "workloads", "verb": "create", "resource": "podgroups"}, "workloads may not create podgroups"),),
+        (({"job": "podgrouper", "verb": "create", "resource": "podgroups"}, "podgrouper may not create podgroups"),),
     )  # fmt: skip
     yield Case(
         "two lead", "MoorageTwoLeaders", leads("1x9", "1x9"), 3,

@@ -12,7 +12,7 @@ import yaml
 
 from tests.helm.kaivalues import V0_9, V0_18
 from tools.chart import CHART
-from tools.helmprogram import ensure
+from tools.goprogram import HELM
 
 Object = dict[str, Any]
 #: libyaml's, ten times as fast.
@@ -45,8 +45,8 @@ TABLE: Mapping[str, Values] = {
             "securityContext": {"runAsUser": 7},
         }
     },
-    "one-replica": {name: {"replicas": 1} for name in ("scheduler", "binder", "workloads", "admission")},
-    "grouped-by-others": {"workloads": {"enabled": False}},
+    "one-replica": {name: {"replicas": 1} for name in ("scheduler", "binder", "podgrouper", "admission")},
+    "grouped-by-others": {"podgrouper": {"enabled": False}},
     "cert-manager": {"admission": {"certificates": {"by": "certManager"}}},
     "cert-manager-of-theirs": {
         "admission": {
@@ -77,28 +77,28 @@ TABLE: Mapping[str, Values] = {
             "args": {"log-level": "debug"},
         },
     },
-    "warden": {"nodeAgent": {"enabled": True, "warden": {"enabled": True}}},
+    "memory-enforcer": {"nodeAgent": {"enabled": True, "memoryEnforcer": {"enabled": True}}},
     "mps": {"nodeAgent": {"enabled": True, "mps": {"enabled": True, "args": {"interval-s": 10}}}},
-    "warden-that-limits": {"nodeAgent": {"enabled": True, "warden": {"enabled": True, "driverLimits": True}}},
-    "warden-that-ends": {
+    "enforcer-that-limits": {"nodeAgent": {"enabled": True, "memoryEnforcer": {"enabled": True, "driverLimits": True}}},
+    "enforcer-that-ends": {
         "nodeAgent": {
             "enabled": True,
             "args": {"cap-all": True},
-            "warden": {
+            "memoryEnforcer": {
                 "enabled": True,
                 "dryRun": False,
                 "interval": 0.5,
                 "args": {"tolerance-mib": 128},
                 "resources": {"limits": {"memory": "64Mi"}},
             },
-        },
+        }
     },
     "node-agent-as-device-plugin": {
         "nodeAgent": {
             "enabled": True,
             "kubeletFolder": "/var/lib/k0s/kubelet",
             "devicePlugin": {"mode": "own", "files": {"default": "version: v1\n"}},
-        },
+        }
     },
     "node-agent-by-a-config-map": {
         "nodeAgent": {"enabled": True, "devicePlugin": {"mode": "own", "configMap": "plugin-files"}}
@@ -138,7 +138,7 @@ class Refused(Exception):
 
 def helm(*arguments: str | Path) -> str:
     """Run Helm; return what it prints. Raises Refused."""
-    done = subprocess.run([ensure(), *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run([HELM.ensure(), *arguments], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise Refused(done.stderr + done.stdout)
     return done.stdout

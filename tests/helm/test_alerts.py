@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from tests.helm.alertcases import FIRES, HEALTHY, METRICS, SILENT, Case
-from tools.alertprogram import ensure
 from tools.chart import CHART
+from tools.goprogram import ALERTTEST
 from tools.metricspage import rules
 
 pytestmark = pytest.mark.helm
@@ -43,17 +43,14 @@ def written(folder: Path, cases: Sequence[Case]) -> Path:
 def _expected(case: Case) -> list[dict[str, Any]]:
     rule = ALERTS[case.alert]
     return [
-        {
-            "exp_labels": {**labels, **rule["labels"]},
-            "exp_annotations": {**rule["annotations"], "summary": summary},
-        }
+        {"exp_labels": {**labels, **rule["labels"]}, "exp_annotations": {**rule["annotations"], "summary": summary}}
         for labels, summary in case.fires
     ]
 
 
 def evaluated(folder: Path, *cases: Case) -> tuple[int, str]:
     """Exit code, and what was otherwise than expected."""
-    command = [ensure(), RULES, written(folder, cases)]
+    command = [ALERTTEST.ensure(), RULES, written(folder, cases)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode in {0, 1}, done.stderr
     return done.returncode, done.stdout

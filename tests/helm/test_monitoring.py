@@ -12,8 +12,7 @@ import pytest
 
 from runtime.metrics.declared import COMPONENTS, Metric
 from runtime.metrics.nodeagent import TENANTS
-from tools.chart import CHART
-from tools.dashboard import PANELS, dashboard
+from tools.chart import CHART, PANELS, dashboard
 from tools.metricspage import rules
 
 #: Set by the configuration that scrapes. ``le`` is Prometheus' own.

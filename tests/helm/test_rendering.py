@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.main import _parser
-from nodeagent.enforcement.memory_enforcer import options as warden_options
-from nodeagent.mps.mps_daemon import options as keeper_options
+from cli.commands import program_parser
+from nodeagent.enforcement.memory_enforcer import main as enforcer_main
+from nodeagent.mps.mps_daemon import main as mps_daemon_main
 from runtime.processes.nodeagent import settings as node_agent_settings
 from runtime.settings.page import PageSettings, is_loopback
 from runtime.settings.sources import from_line
+from simulator import installation
 from tests.cli.given import options
 from tests.helm.chart import TABLE, Object, Refused, Values, arguments_of, helm, only, rendered, written
 from tests.whole import IS_WHOLE
@@ -26,18 +27,18 @@ from wire.crds.render import DEFINITIONS
 
 pytestmark = pytest.mark.helm
 
-COMPONENTS = ("scheduler", "binder", "workloads", "admission")
+COMPONENTS = ("scheduler", "binder", "podgrouper", "admission")
 
 #: Linting takes as long as all else with a row. What is wrong with the chart itself shows with most rows.
 LINTED = [*TABLE] if IS_WHOLE else [*TABLE][::4]
-GROUPING = "moorage-workloads"
+GROUPING = "moorage-podgrouper"
 
 
 def deployed(objects: list[Object]) -> list[str]:
-    """Our components that are there: all, or all but the grouping of workloads."""
+    """Our components that are there: all, or all but the podgrouper."""
     there = {made["metadata"]["name"] for made in objects if made["kind"] == "Deployment"}
     found = [component for component in COMPONENTS if f"moorage-{component}" in there]
-    assert set(COMPONENTS) - set(found) <= {"workloads"}
+    assert set(COMPONENTS) - set(found) <= {"podgrouper"}
     return found
 
 
@@ -46,12 +47,10 @@ def deployed(objects: list[Object]) -> list[str]:
     [
         ({}, True),
         ({"podgrouper": {"enabled": True, "queueLabelKey": "q"}}, True),
-        ({"podgrouper": None}, True),
-        ({"workloads": {"enabled": False}}, False),
         ({"podgrouper": {"enabled": False}}, False),
     ],
 )
-def test_workloads_are_grouped_unless_that_is_turned_off_by_our_value_or_kais(
+def test_workloads_are_grouped_unless_that_is_turned_off_by_kais_value(
     values: Values, is_there: bool, tmp_path: Path
 ) -> None:
     objects = rendered(tmp_path, values)
@@ -87,7 +86,7 @@ def test_the_page_takes_tokens_over_tls_alone_and_is_restricted(
     objects = rendered(tmp_path, TABLE[name])
     spec = only(objects, "Deployment", "moorage-page")["spec"]["template"]["spec"]
     (container,) = spec["containers"]
-    settings = from_line(PageSettings, _parser().parse_args(container["args"]))
+    settings = from_line(PageSettings, program_parser().parse_args(container["args"]))
     assert not is_loopback(settings.listen[0])
     assert settings.tls_elsewhere != bool(settings.tls_cert_file)
     assert settings.trace_url == TABLE[name]["page"].get("traceUrl", "")
@@ -136,70 +135,72 @@ def test_the_agent_of_a_node_has_of_roots_powers_none_and_sees_one_folder(name: 
         assert names.NODE_NAMESPACE in only(objects, "PodMonitor", "moorage")["spec"]["namespaceSelector"]["matchNames"]
 
 
-@pytest.mark.parametrize("name", ["warden", "warden-that-ends"])
-def test_the_warden_may_end_processes_and_has_neither_a_token_nor_a_network(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["memory-enforcer", "enforcer-that-ends"])
+def test_the_enforcer_may_end_processes_and_has_neither_a_token_nor_a_network(name: str, tmp_path: Path) -> None:
     objects = rendered(tmp_path, TABLE[name])
-    agent, warden = (
-        only(objects, "DaemonSet", f"moorage-{which}")["spec"]["template"]["spec"] for which in ("node-agent", "warden")
+    agent, enforcer = (
+        only(objects, "DaemonSet", f"moorage-{which}")["spec"]["template"]["spec"]
+        for which in ("node-agent", "memory-enforcer")
     )
-    assert only(objects, "DaemonSet", "moorage-warden")["metadata"]["namespace"] == names.NODE_NAMESPACE
-    assert (warden["hostPID"], warden["automountServiceAccountToken"]) == (True, False)
-    assert not {"hostNetwork", "hostIPC", "serviceAccountName"} & warden.keys()
+    assert only(objects, "DaemonSet", "moorage-memory-enforcer")["metadata"]["namespace"] == names.NODE_NAMESPACE
+    assert (enforcer["hostPID"], enforcer["automountServiceAccountToken"]) == (True, False)
+    assert not {"hostNetwork", "hostIPC", "serviceAccountName"} & enforcer.keys()
     assert "hostPID" not in agent
-    (container,) = warden["containers"]
+    (container,) = enforcer["containers"]
     own = container["securityContext"]
     assert (own["capabilities"], own["allowPrivilegeEscalation"]) == ({"drop": ["ALL"], "add": ["KILL"]}, False)
     assert (own["readOnlyRootFilesystem"], "privileged" in own, "ports" in container) == (True, False, False)
-    assert (container["image"], warden["nodeSelector"], warden["tolerations"]) == (
+    assert (container["image"], enforcer["nodeSelector"], enforcer["tolerations"]) == (
         agent["containers"][0]["image"],
         agent["nodeSelector"],
         agent["tolerations"],
     )
-    policy = only(objects, "NetworkPolicy", "moorage-warden")["spec"]
+    policy = only(objects, "NetworkPolicy", "moorage-memory-enforcer")["spec"]
     assert policy["policyTypes"] == ["Ingress", "Egress"]
     assert not {"ingress", "egress"} & policy.keys()
-    pods = only(objects, "DaemonSet", "moorage-warden")["spec"]["template"]["metadata"]["labels"]
+    pods = only(objects, "DaemonSet", "moorage-memory-enforcer")["spec"]["template"]["metadata"]["labels"]
     assert policy["podSelector"]["matchLabels"].items() <= pods.items()
 
 
 @pytest.mark.parametrize(
-    ("name", "dry", "interval_ns"), [("warden", True, 10**9), ("warden-that-ends", False, 10**9 // 2)]
+    ("name", "dry", "interval_ns"), [("memory-enforcer", True, 10**9), ("enforcer-that-ends", False, 10**9 // 2)]
 )
-def test_agent_and_warden_meet_at_one_socket_of_the_node(
+def test_agent_and_enforcer_meet_at_one_socket_of_the_node(
     name: str, dry: bool, interval_ns: int, tmp_path: Path
 ) -> None:
     objects = rendered(tmp_path, TABLE[name])
-    agent, warden = (
-        only(objects, "DaemonSet", f"moorage-{which}")["spec"]["template"]["spec"] for which in ("node-agent", "warden")
+    agent, enforcer = (
+        only(objects, "DaemonSet", f"moorage-{which}")["spec"]["template"]["spec"]
+        for which in ("node-agent", "memory-enforcer")
     )
-    command, *given = warden["containers"][0]["args"]
+    command, *given = enforcer["containers"][0]["args"]
     parser = argparse.ArgumentParser()
-    warden_options.add_options(parser)
+    enforcer_main.add_options(parser)
     read = parser.parse_args(given)
-    assert (command, warden_options.rules(read).dry_run, read.interval_s) == ("warden", dry, interval_ns)
+    assert (command, enforcer_main.rules(read).dry_run, read.interval_s) == ("memory-enforcer", dry, interval_ns)
     told = options("node-agent", agent["containers"][0]["args"][1:], {"MOORAGE_NODE_AGENT_NODE_NAME": "n"})
-    assert told.warden_socket == read.socket
+    assert told.memory_enforcer_socket == read.socket
     assert node_agent_settings(told).cap_all is not dry
-    for spec, is_read_only in ((agent, True), (warden, False)):
-        # Of what is in /run/moorage the warden has its own folder, and the agent no more for it.
+    for spec, is_read_only in ((agent, True), (enforcer, False)):
+        # Of what is in /run/moorage the memory enforcer has its own folder, and the agent no more for it.
         ((volume, path),) = [
             (each["name"], each["hostPath"])
             for each in spec["volumes"]
             if each["hostPath"]["path"].startswith("/run/moorage")
         ]
-        assert path["path"] == "/run/moorage/warden"
+        assert path["path"] == "/run/moorage/memory-enforcer"
         assert path["type"] == "DirectoryOrCreate"
         (mount,) = [each for each in spec["containers"][0]["volumeMounts"] if each["name"] == volume]
         assert (mount["mountPath"], mount.get("readOnly", False)) == (str(Path(read.socket).parent), is_read_only)
 
 
-@pytest.mark.parametrize("name", ["warden", "warden-that-ends", "warden-that-limits"])
-def test_a_warden_that_sets_limits_has_the_right_for_it_and_sees_control_groups(name: str, tmp_path: Path) -> None:
-    limits = name == "warden-that-limits"
-    spec = only(rendered(tmp_path, TABLE[name]), "DaemonSet", "moorage-warden")["spec"]["template"]["spec"]
+@pytest.mark.parametrize("name", ["memory-enforcer", "enforcer-that-ends", "enforcer-that-limits"])
+def test_an_enforcer_that_sets_limits_has_the_right_for_it_and_sees_control_groups(name: str, tmp_path: Path) -> None:
+    limits = name == "enforcer-that-limits"
+    spec = only(rendered(tmp_path, TABLE[name]), "DaemonSet", "moorage-memory-enforcer")["spec"]["template"]["spec"]
     (container,) = spec["containers"]
     parser = argparse.ArgumentParser()
-    warden_options.add_options(parser)
+    enforcer_main.add_options(parser)
     read = parser.parse_args(container["args"][1:])
     assert read.driver_limits == ("true" if limits else "false")
     capabilities = ["KILL", "SYS_ADMIN"] if limits else ["KILL"]
@@ -208,50 +209,52 @@ def test_a_warden_that_sets_limits_has_the_right_for_it_and_sees_control_groups(
     mounts = [each for each in container["volumeMounts"] if each["mountPath"] == read.control_groups]
     assert mounts == ([{"name": "control-groups", "mountPath": "/sys/fs/cgroup", "readOnly": True}] if limits else [])
     of_host = [each["hostPath"]["path"] for each in spec["volumes"]]
-    assert of_host == (["/sys/fs/cgroup"] if limits else []) + ["/run/moorage/warden"]
+    assert of_host == (["/sys/fs/cgroup"] if limits else []) + ["/run/moorage/memory-enforcer"]
 
 
-def test_the_keeper_of_mps_has_no_token_no_network_and_no_power_and_is_replaced_only_by_hand(tmp_path: Path) -> None:
+def test_the_mps_daemon_of_mps_has_no_token_no_network_and_no_power_and_is_replaced_only_by_hand(
+    tmp_path: Path,
+) -> None:
     objects = rendered(tmp_path, TABLE["mps"])
-    keeper = only(objects, "DaemonSet", "moorage-mps-keeper")
-    assert (keeper["metadata"]["namespace"], keeper["spec"]["updateStrategy"]) == (
+    mps_daemon = only(objects, "DaemonSet", "moorage-mps-daemon")
+    assert (mps_daemon["metadata"]["namespace"], mps_daemon["spec"]["updateStrategy"]) == (
         names.NODE_NAMESPACE,
         {"type": "OnDelete"},
     )
-    spec = keeper["spec"]["template"]["spec"]
+    spec = mps_daemon["spec"]["template"]["spec"]
     assert (spec["hostPID"], spec["automountServiceAccountToken"]) == (True, False)
     assert not {"hostNetwork", "hostIPC", "serviceAccountName"} & spec.keys()
     (container,) = spec["containers"]
     own = container["securityContext"]
     assert (own["capabilities"], own["allowPrivilegeEscalation"]) == ({"drop": ["ALL"]}, False)
     assert (own["readOnlyRootFilesystem"], "privileged" in own, "ports" in container) == (True, False, False)
-    policy = only(objects, "NetworkPolicy", "moorage-mps-keeper")["spec"]
+    policy = only(objects, "NetworkPolicy", "moorage-mps-daemon")["spec"]
     assert (policy["policyTypes"], {"ingress", "egress"} & policy.keys()) == (["Ingress", "Egress"], set())
 
 
-def test_agent_and_keeper_of_mps_meet_at_one_socket_and_pipes_are_where_the_node_has_them(tmp_path: Path) -> None:
+def test_agent_and_mps_daemon_of_mps_meet_at_one_socket_and_pipes_are_where_the_node_has_them(tmp_path: Path) -> None:
     objects = rendered(tmp_path, TABLE["mps"])
-    agent, keeper = (
+    agent, mps_daemon = (
         only(objects, "DaemonSet", f"moorage-{which}")["spec"]["template"]["spec"]
-        for which in ("node-agent", "mps-keeper")
+        for which in ("node-agent", "mps-daemon")
     )
-    command, *given = keeper["containers"][0]["args"]
+    command, *given = mps_daemon["containers"][0]["args"]
     parser = argparse.ArgumentParser()
-    keeper_options.add_options(parser)
+    mps_daemon_main.add_options(parser)
     read = parser.parse_args(given)
-    assert (command, read.interval_s) == ("mps-keeper", 10 * 10**9)
-    assert f"--mps-keeper={read.socket}" in agent["containers"][0]["args"]
-    for spec in (agent, keeper):
+    assert (command, read.interval_s) == ("mps-daemon", 10 * 10**9)
+    assert f"--mps-daemon={read.socket}" in agent["containers"][0]["args"]
+    for spec in (agent, mps_daemon):
         hosts = {each["name"]: each["hostPath"]["path"] for each in spec["volumes"] if "hostPath" in each}
         mounted = {hosts[each["name"]] for each in spec["containers"][0]["volumeMounts"] if each["name"] in hosts}
         assert str(Path(read.socket).parent) in mounted
-        assert (read.pipes in mounted) is (spec is keeper)
+        assert (read.pipes in mounted) is (spec is mps_daemon)
 
 
 @pytest.mark.parametrize(
     ("agent", "why"),
     [
-        ({"mps": {"enabled": True}}, r"nodeAgent\.mps\.enabled: a keeper gets its tenants from the agent"),
+        ({"mps": {"enabled": True}}, r"nodeAgent\.mps\.enabled: an MPS daemon gets its tenants from the agent"),
         (
             {"enabled": True, "mps": {"enabled": True}, "hamiCore": {"library": "/l.so"}},
             r"nodeAgent\.mps\.enabled: not allowed beside nodeAgent\.hamiCore\.library",
@@ -266,16 +269,18 @@ def test_agent_and_keeper_of_mps_meet_at_one_socket_and_pipes_are_where_the_node
         ),
     ],
 )
-def test_a_keeper_of_mps_that_its_agent_could_not_use_is_refused(
+def test_an_mps_daemon_that_its_agent_could_not_use_is_refused(
     tmp_path: Path, agent: dict[str, object], why: str
 ) -> None:
     with pytest.raises(Refused, match=why):
         rendered(tmp_path, {"nodeAgent": agent})
 
 
-def test_a_warden_without_an_agent_is_refused(tmp_path: Path) -> None:
-    file = written(tmp_path, {"nodeAgent": {"warden": {"enabled": True}}})
-    with pytest.raises(Refused, match=r"nodeAgent\.warden\.enabled: a warden gets its caps from the agent"):
+def test_an_enforcer_without_an_agent_is_refused(tmp_path: Path) -> None:
+    file = written(tmp_path, {"nodeAgent": {"memoryEnforcer": {"enabled": True}}})
+    with pytest.raises(
+        Refused, match=r"nodeAgent\.memoryEnforcer\.enabled: a memory enforcer gets its caps from the agent"
+    ):
         helm("template", "moorage", CHART, "-n", "kai-scheduler", "-f", file)
 
 
@@ -357,7 +362,7 @@ def test_mig_slices_are_made_by_the_agent_s_own_device_plugin_only(tmp_path: Pat
 
 
 def test_an_agent_that_shows_tenants_their_shares_writes_their_sockets_and_the_cdi_file(tmp_path: Path) -> None:
-    values = {"nodeAgent": {"enabled": True, "tenantView": True, "warden": {"enabled": True}}}
+    values = {"nodeAgent": {"enabled": True, "tenantView": True, "memoryEnforcer": {"enabled": True}}}
     spec = only(rendered(tmp_path, values), "DaemonSet", "moorage-node-agent")["spec"]["template"]["spec"]
     (container,) = spec["containers"]
     command, *given = container["args"]
@@ -369,7 +374,7 @@ def test_an_agent_that_shows_tenants_their_shares_writes_their_sockets_and_the_c
         told.tenant_view_cdi: {"path": told.tenant_view_cdi, "type": "DirectoryOrCreate"},
     }
     file = written(tmp_path, {"nodeAgent": {"enabled": True, "tenantView": True}})
-    with pytest.raises(Refused, match=r"nodeAgent\.tenantView: not allowed without nodeAgent\.warden\.enabled"):
+    with pytest.raises(Refused, match=r"nodeAgent\.tenantView: not allowed without nodeAgent\.memoryEnforcer\.enabled"):
         helm("template", "moorage", CHART, "-n", "kai-scheduler", "-f", file)
 
 
@@ -605,7 +610,7 @@ def test_an_image_has_its_own_tag_and_policy_or_those_of_all(tmp_path: Path) -> 
     for component in COMPONENTS:
         (container,) = only(objects, "Deployment", f"moorage-{component}")["spec"]["template"]["spec"]["containers"]
         found[component] = (container["image"].rpartition(":")[2], container["imagePullPolicy"])
-    others = dict.fromkeys(("scheduler", "workloads", "admission"), ("all", "Always"))
+    others = dict.fromkeys(("scheduler", "podgrouper", "admission"), ("all", "Always"))
     assert found == {**others, "binder": ("mine", "Never")}
 
 
@@ -653,12 +658,17 @@ def test_without_a_registry_it_is_refused_and_told_where_images_come_from(regist
 
 
 @pytest.mark.parametrize("values", TABLE.values(), ids=TABLE)
-def test_the_notes_name_the_images_that_run(values: Values, tmp_path: Path) -> None:
+def test_the_notes_name_the_images_and_the_deployments_that_run(values: Values, tmp_path: Path) -> None:
     said = helm("install", "moorage", CHART, "-n", "kai-scheduler", "-f", written(tmp_path, values), "--dry-run=client")
     manifests, _, notes = said.partition("NOTES:")
     images = set(re.findall(r'image[:=] ?"?([^"\s]+)', manifests))
     assert images
     assert images == set(re.findall(r"^  (\S+/moorage/\S+:\S+)", notes, re.MULTILINE))
+    deployments = {
+        f"deployment/{name}" for name in re.findall(r"kind: Deployment\nmetadata:\n  name: (\S+)", manifests)
+    }
+    (line,) = re.findall(r"rollout status(.*)", notes)
+    assert set(line.split()) == deployments
 
 
 @pytest.mark.parametrize(
@@ -745,7 +755,7 @@ def test_crds_are_upgraded_first_by_an_account_that_is_there_no_longer_than_that
     (container,) = spec["containers"]
     assert spec["serviceAccountName"] == "moorage-crds"
     assert container["image"] == "registry.example/team/moorage/moorage:0.1.0"
-    assert _parser(container["args"]).parse_args(container["args"]).run
+    assert program_parser().parse_args(container["args"]).run
     # What restricted Pod Security lets in.
     assert spec["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
     own = container["securityContext"]
@@ -763,8 +773,8 @@ def test_the_notes_name_what_of_kais_values_changes_nothing(tmp_path: Path) -> N
     values = written(tmp_path, TABLE["kais-values"])
     said = helm("install", "moorage", CHART, "-n", "kai-scheduler", "-f", values, "--dry-run=client")
     notes = said.partition("NOTES:")[2]
-    named = notes.partition("change nothing here:")[2].split()[:5]
-    assert named == ["operator", "podgrouper", "prometheus", "global.leaderElection", "global.vpa"]
+    named = notes.partition("change nothing here:")[2].split()[:4]
+    assert named == ["operator", "prometheus", "global.leaderElection", "global.vpa"]
 
 
 @pytest.mark.parametrize("is_on", [True, False])
@@ -815,7 +825,7 @@ def test_prometheus_operator_finds_the_components_by_their_labels_and_the_rules_
 
 def test_each_node_pool_has_a_scheduler_with_what_its_entry_does_not_say_from_the_first_one(tmp_path: Path) -> None:
     pools = [{"value": "a", "placementStrategy": "spread", "args": {"preemption": True}}, {"value": "b", "replicas": 1}]
-    own = {"replicas": 3, "logLevel": "debug", "args": {"berths-percent": 5}, "pools": pools}
+    own = {"replicas": 3, "logLevel": "debug", "args": {"reserved-nodes-percent": 5}, "pools": pools}
     objects = rendered(tmp_path, {"scheduler": own, "global": {"nodePoolLabelKey": "team"}})
     made = {name: only(objects, "Deployment", f"moorage-scheduler{name}")["spec"] for name in ("", "-a", "-b")}
     assert {name: spec["replicas"] for name, spec in made.items()} == {"": 3, "-a": 3, "-b": 1}
@@ -824,7 +834,7 @@ def test_each_node_pool_has_a_scheduler_with_what_its_entry_does_not_say_from_th
     for name in ("-a", "-b"):
         assert f"--partition-label-value={name[1:]}" in args[name]
     for each in args.values():
-        assert {"--nodepool-label-key=team", "--berths-percent=5", "--log-level=debug"} <= {*each}
+        assert {"--nodepool-label-key=team", "--reserved-nodes-percent=5", "--log-level=debug"} <= {*each}
     assert "--gpu-strategy=spread" in args["-a"]
     assert "--preemption=true" in args["-a"]
     assert "--gpu-strategy=priced" in args["-b"]
@@ -863,3 +873,13 @@ def test_schedulers_of_node_pools_may_use_what_is_their_own(tmp_path: Path) -> N
     (subject,) = only(objects, "RoleBinding", "moorage-scheduler-pools")["subjects"]
     assert subject["name"] == "moorage-scheduler"
     assert not [each for each in rendered(tmp_path, {}) if each["metadata"]["name"] == "moorage-scheduler-pools"]
+
+
+def test_a_simulation_has_the_priority_classes_and_queues_of_the_chart(tmp_path: Path) -> None:
+    objects = [each for each in rendered(tmp_path, {}) if each["kind"] in {"PriorityClass", "Queue"}]
+    wanted = {each["metadata"]["name"]: each for each in objects if each["metadata"]["name"] != "moorage-reservation"}
+    made = {each["metadata"]["name"]: each for each in (*installation.priority_classes(), *installation.queues())}
+    assert wanted.keys() == made.keys()
+    for name, each in made.items():
+        assert (each["kind"], each.get("value")) == (wanted[name]["kind"], wanted[name].get("value"))
+        assert each.get("spec") == wanted[name].get("spec")

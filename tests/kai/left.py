@@ -1,4 +1,4 @@
-"""Objects as a KAI that was stopped leaves them (kai-contract 1.16, 1.17, 2, 6.1), as plain data."""
+"""Objects as a KAI that was stopped leaves them (kai-contract 1.16, 1.17, 2), as plain data."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def definition(kind: str, plural: str) -> Object:
     }
 
 
-#: What KAI's release makes of the namespace of reservations (kai-contract 6.1).
+#: What KAI's release makes of the namespace of reservations.
 RESERVATION_NAMESPACE = """
 apiVersion: v1
 kind: Namespace

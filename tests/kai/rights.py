@@ -1,4 +1,4 @@
-"""The rights of KAI's components (kai-contract 6.3), as its release leaves them when its Deployments are at 0."""
+"""The rights of KAI's components, as its release leaves them when its Deployments are at 0."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import msgspec
 
 from kube.client.api import Api
 from kube.client.retry import Retry
-from kube.client.transport import OBJECT_BYTES, Response
+from kube.client.transport import JSON, OBJECT_BYTES, Response
 
 HEAD = Response(200, {}, b"")
 
@@ -67,6 +67,7 @@ class ScriptedTransport:
         query: Mapping[str, str],
         body: bytes | None = None,
         content_type: str = "application/json",
+        accept: str = JSON,
         timeout_s: float,
         most_bytes: int = OBJECT_BYTES,
     ) -> Response:
@@ -82,7 +83,7 @@ class ScriptedTransport:
 
     @asynccontextmanager
     async def stream(
-        self, path: str, *, query: Mapping[str, str], timeout_s: float
+        self, path: str, *, query: Mapping[str, str], accept: str = JSON, timeout_s: float
     ) -> AsyncIterator[tuple[Response, AsyncIterator[bytes]]]:
         self.requests.append(Request("WATCH", path, query, None, "", timeout_s, anyio.current_time()))
         watch = self.watches.popleft()

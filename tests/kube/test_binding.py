@@ -21,8 +21,9 @@ from simulator.apiserver.calls import Call
 from simulator.apiserver.faults import NOTHING, Fault, once
 from simulator.apiserver.server import MemoryApiServer
 from simulator.clock import VirtualClock
-from tests.conftest import AnyioBackend
 from wire.core import Pod
+
+VIRTUAL_TIME = True
 
 METADATA = BoundMetadata({"runai-gpu-group": "g"}, {"received-resource-type": "Fraction"})
 TEXT = FenceText("DeviceTaken: full", "Failed to bind pod team/p to node n: full")
@@ -48,11 +49,6 @@ class Team:
 
     async def get(self) -> Pod:
         return await self.api.get(PODS, "p", namespace="team")
-
-
-@pytest.fixture(scope="module")
-def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
-    return virtual_anyio_backend
 
 
 @pytest.fixture
@@ -154,10 +150,7 @@ async def test_the_fence_tells_the_scheduler_and_people_why_and_keeps_other_cond
     pod = await team.api.patch(PODS, "p", patch, namespace="team", subresource="status")
     fenced = await team.fence(pod)
     assert fenced is not None
-    assert fenced.metadata.annotations == {
-        "moorage.dev/fenced": "a",
-        "moorage.dev/fenced-because": "DeviceTaken: full",
-    }
+    assert fenced.metadata.annotations == {"moorage.dev/fenced": "a", "moorage.dev/fenced-because": "DeviceTaken: full"}
     told = {c.type: (c.status, c.reason, c.message) for c in fenced.status.conditions or ()}
     assert told == {
         "PodScheduled": ("False", "Unschedulable", "no room"),

@@ -13,16 +13,12 @@ from gpu.container_devices import Cdi
 from kube.client import errors
 from kube.client.transport import Response
 from kube.cluster_policies import CdiNames
-from tests.conftest import AnyioBackend
 from tests.kube.scripted import Answer, ScriptedTransport, api_over, hang, ok, refusal
+
+VIRTUAL_TIME = True
 
 PATH = "/apis/nvidia.com/v1/clusterpolicies"
 AGAIN_S = 180
-
-
-@pytest.fixture(scope="module")
-def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
-    return virtual_anyio_backend
 
 
 def policies(*said: dict[str, Any]) -> Response:

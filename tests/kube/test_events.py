@@ -11,18 +11,13 @@ import pytest
 from kube.client import errors
 from kube.client.resources import NODES, PODS
 from kube.client.transport import Response
-from kube.events import EventRecorder, EventSettings, about, cut_utf8
-from tests.conftest import AnyioBackend
+from kube.events import PREFIX, SLOW_S, WINDOW_S, Bursts, EventPace, EventRecorder, EventSettings, about, cut_utf8
 from tests.kube.lead.test_lease import LoopClock
 from tests.kube.scripted import Answer, Request, ScriptedTransport, api_over, hang, ok, refusal
+from wire.api_groups import WARNING
 from wire.core import ObjectMeta, ObjectReference
-from wire.events import WARNING
 
-
-@pytest.fixture(scope="module")
-def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
-    return virtual_anyio_backend
-
+VIRTUAL_TIME = True
 
 POD = about(PODS, ObjectMeta(name="a", namespace="ns", uid="u", resource_version="5"))
 STORED = ok({"metadata": {"name": "e"}}, status=201)
@@ -161,6 +156,7 @@ def answered_in(seconds: float, answer: Response = STORED) -> Answer:
     return answer_late
 
 
+@pytest.mark.thorough
 async def test_twenty_thousand_events_are_written_as_fast_as_the_server_answers_and_none_is_lost() -> None:
     recorder, transport = recording(*[answered_in(0.01)] * 20_000)
     for number in range(20_000):
@@ -258,6 +254,7 @@ async def test_a_server_that_answers_late_gets_fewer_writes_at_once() -> None:
     assert recorder.counts.written < 1000 + 16 + 8 + 4 + 2 + 30
 
 
+@pytest.mark.thorough
 async def test_a_hundred_thousand_events_are_kept() -> None:
     recorder, _ = recording()
     tracemalloc.start()
@@ -398,3 +395,99 @@ async def test_namespaces_take_turns_with_their_events() -> None:
     written = [body["metadata"]["namespace"] for body in (request.body for request in transport.requests)]
     assert written[:3] == ["loud", "quiet", "loud"]
     assert len(written) == 51
+
+
+def pod(number: int) -> ObjectReference:
+    return about(PODS, ObjectMeta(name=f"p{number}", namespace="ns", uid=f"u{number}"))
+
+
+async def test_the_first_of_a_burst_have_an_event_each_and_the_others_one_together() -> None:
+    recorder, transport = recording()
+    bursts = Bursts(recorder, reason="Evict", action="Evicting")
+    for number in range(10):
+        bursts.record(pod(number), f"p{number} goes", alike="ns", most=3, type=WARNING)
+    await run_for(recorder, 1.0)
+    bodies = [request.body for request in transport.requests]
+    notes = [(body["regarding"]["name"], body["note"]) for body in bodies]
+    assert notes == [("p0", "p0 goes"), ("p1", "p1 goes"), ("p2", "p2 goes"), ("p3", f"{PREFIX}p3 goes")]
+    assert bodies[-1]["series"]["count"] == 7
+    assert {(body["reason"], body["action"], body["type"]) for body in bodies} == {("Evict", "Evicting", WARNING)}
+
+
+async def test_what_is_not_alike_has_events_of_its_own() -> None:
+    recorder, transport = recording()
+    bursts = Bursts(recorder, reason="Evict", action="Evicting")
+    for number in range(4):
+        bursts.record(pod(number), f"p{number} goes", alike=number % 2, most=2)
+    await run_for(recorder, 1.0)
+    assert [request.body["note"] for request in transport.requests] == [f"p{number} goes" for number in range(4)]
+
+
+async def test_a_burst_is_over_after_a_while_and_nothing_is_kept_of_it() -> None:
+    recorder, transport = recording()
+    bursts = Bursts(recorder, reason="Evict", action="Evicting")
+    for number in range(3):
+        bursts.record(pod(number), "goes", alike="ns", most=1)
+    await anyio.sleep(WINDOW_S)
+    bursts.record(pod(7), "goes", alike="other", most=1)
+    assert list(bursts._bursts) == ["other"]
+    bursts.record(pod(8), "goes", alike="ns", most=1)
+    await run_for(recorder, 1.0)
+    told = [(request.body["regarding"]["name"], request.body["note"]) for request in transport.requests]
+    assert told == [("p0", "goes"), ("p1", f"{PREFIX}goes"), ("p7", "goes"), ("p8", "goes")]
+
+
+def at_most(most: int = 16) -> EventPace:
+    pace = EventPace(most)
+    for _ in range(1000):
+        pace.answered(0.0, 0.01)
+    return pace
+
+
+def test_answers_in_time_allow_one_more_a_round_up_to_the_most() -> None:
+    pace = EventPace(16)
+    assert pace.in_flight == 4
+    for _ in range(5):
+        pace.answered(0.0, 0.01)
+    assert pace.in_flight == 5
+    assert at_most().in_flight == 16
+
+
+def test_a_slow_answer_halves_what_is_allowed_down_to_one() -> None:
+    pace, seen = at_most(), []
+    for number in range(6):
+        pace.answered(number * 10.0, number * 10.0 + SLOW_S + 0.1)
+        seen.append(pace.in_flight)
+    assert seen == [8, 4, 2, 1, 1, 1]
+    assert pace.resume_at < 0.0
+
+
+def test_an_answer_that_took_just_as_long_as_it_may_is_in_time() -> None:
+    pace = EventPace(16)
+    for _ in range(5):
+        pace.answered(10.0, 10.0 + SLOW_S)
+    assert pace.in_flight == 5
+
+
+def test_writes_that_fail_together_count_once() -> None:
+    pace = at_most()
+    waits_s = {pace.failed(1.0, 1.5, retry_after_s=None) for _ in range(16)}
+    assert pace.in_flight == 8
+    assert waits_s == {0.25}
+
+
+def test_pauses_double_while_rounds_fail_and_start_again_after_a_success() -> None:
+    pace, waits_s, now = at_most(), [], 0.0
+    for _ in range(8):
+        now += 20.0
+        waits_s.append(pace.failed(now, now, retry_after_s=None))
+    assert waits_s == [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
+    pace.answered(now + 20.0, now + 20.0)
+    assert pace.failed(now + 40.0, now + 40.0, retry_after_s=None) == 0.25
+
+
+@pytest.mark.parametrize(("asked_s", "waits_s"), [(None, 0.25), (0.1, 0.25), (3.0, 3.0)])
+def test_the_pause_is_not_shorter_than_the_server_asks(asked_s: float | None, waits_s: float) -> None:
+    pace = at_most()
+    assert pace.failed(5.0, 5.0, retry_after_s=asked_s) == waits_s
+    assert pace.resume_at == 5.0 + waits_s

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,12 @@ from kube.client import config, errors
 from kube.client.api import Api
 from kube.client.clock import SystemClock
 from kube.client.http import HttpTransport
-from kube.client.resources import CONFIG_MAPS, EVENTS, LEASES, NAMESPACES, PODS
+from kube.client.resources import EVENTS, LEASES, NAMESPACES, PODS
 from kube.client.retry import Retry
 from kube.events import EventRecorder, EventSettings, about
 from kube.lead.lease import LeaderElection, LeaseSettings, incarnation
-from kube.watch.reflector import Reflector
 from tools.cluster.plane import ControlPlane
-from wire.core import Binding, ConfigMap, ObjectMeta, ObjectReference
+from wire.core import ObjectMeta
 
 pytestmark = pytest.mark.cluster
 
@@ -67,113 +66,6 @@ async def eventually(ask: Callable[[], Any], *, but: type[Exception] = Assertion
                 await anyio.sleep(0.05)
 
 
-async def test_a_patch_with_another_uid_or_version_is_a_conflict(api: Api, pod_name: str) -> None:
-    pod = await api.get(PODS, pod_name, namespace=NAMESPACE)
-    patch = {"metadata": {"annotations": {"a": "b"}}}
-    with pytest.raises(errors.Conflict):
-        await api.patch(PODS, pod_name, patch, namespace=NAMESPACE, uid="0b6ac1d8-0000-4000-8000-000000000000")
-    with pytest.raises(errors.Conflict):
-        await api.patch(PODS, pod_name, patch, namespace=NAMESPACE, resource_version="1")
-    stored = await api.patch(
-        PODS,
-        pod_name,
-        patch,
-        namespace=NAMESPACE,
-        uid=pod.metadata.uid,
-        resource_version=pod.metadata.resource_version,
-    )
-    assert stored.metadata.annotations == {"a": "b"}
-
-
-async def test_a_delete_of_another_pod_of_that_name_is_a_conflict(api: Api, pod_name: str) -> None:
-    with pytest.raises(errors.Conflict):
-        await api.delete(PODS, pod_name, namespace=NAMESPACE, uid="0b6ac1d8-0000-4000-8000-000000000000")
-    assert (await api.get(PODS, pod_name, namespace=NAMESPACE)).metadata.deletion_timestamp is None
-
-
-async def test_a_binding_merges_its_annotations_and_a_second_one_is_a_conflict(api: Api, pod_name: str) -> None:
-    pod = await api.get(PODS, pod_name, namespace=NAMESPACE)
-    metadata = ObjectMeta(name=pod_name, uid=pod.metadata.uid, resource_version=pod.metadata.resource_version)
-    target = ObjectReference(kind="Node", name="n1")
-    with_annotation = ObjectMeta(
-        name=pod_name,
-        uid=pod.metadata.uid,
-        resource_version=pod.metadata.resource_version,
-        annotations={"moorage.test/k": "v"},
-    )
-    await api.bind(NAMESPACE, pod_name, Binding(metadata=with_annotation, target=target))
-    bound = await api.get(PODS, pod_name, namespace=NAMESPACE)
-    assert bound.spec.node_name == "n1"
-    assert bound.metadata.annotations == {"moorage.test/k": "v"}
-    with pytest.raises(errors.Conflict):
-        await api.bind(NAMESPACE, pod_name, Binding(metadata=metadata, target=target))
-
-
-async def test_an_eviction_with_another_uid_is_refused(api: Api, pod_name: str) -> None:
-    hasty = Api(api._transport, retry=Retry(random.Random(1)), timeout_s=1.0)
-    with pytest.raises((errors.Conflict, errors.ServerError, errors.Unreachable)):
-        await hasty.evict(NAMESPACE, pod_name, uid="0b6ac1d8-0000-4000-8000-000000000000")
-    pod = await api.get(PODS, pod_name, namespace=NAMESPACE)
-    assert pod.metadata.deletion_timestamp is None
-    await api.evict(NAMESPACE, pod_name, uid=pod.metadata.uid, grace_s=0)
-    with pytest.raises(errors.NotFound):
-        await api.get(PODS, pod_name, namespace=NAMESPACE)
-
-
-async def test_a_list_in_pages_is_whole(api: Api) -> None:
-    async with AsyncExitStack() as cleaning:
-        for number in range(7):
-            name = f"page-{number}"
-            body = ConfigMap(metadata=ObjectMeta(name=name, labels={"test": "pages"}), data={"n": str(number)})
-            await api.create(CONFIG_MAPS, body, namespace=NAMESPACE)
-            cleaning.push_async_callback(api.delete, CONFIG_MAPS, name, namespace=NAMESPACE)
-        listing = await api.list(CONFIG_MAPS, namespace=NAMESPACE, label_selector="test=pages")
-    assert [item.metadata.name for item in listing.items] == [f"page-{number}" for number in range(7)]
-    assert int(listing.resource_version) > 0
-
-
-class Seen:
-    """A sink that remembers."""
-
-    def __init__(self) -> None:
-        self.log: list[str] = []
-
-    def keep(self, obj: ConfigMap) -> ConfigMap:
-        return obj
-
-    async def replace(self, kept: Sequence[ConfigMap]) -> None:
-        self.log.append(f"replace {len(kept)}")
-
-    def upsert(self, obj: ConfigMap) -> None:
-        self.log.append(f"upsert {obj.metadata.name}")
-
-    def delete(self, obj: ConfigMap) -> None:
-        self.log.append(f"delete {obj.metadata.name}")
-
-
-def reflecting(api: Api, seen: Seen) -> Reflector[ConfigMap]:
-    return Reflector(api, CONFIG_MAPS, seen, namespace=NAMESPACE, label_selector="test=watch", rng=random.Random(2))
-
-
-async def test_a_reflector_follows(api: Api) -> None:
-    seen = Seen()
-
-    async def has_seen(line: str) -> None:
-        assert line in seen.log
-
-    async with anyio.create_task_group() as tasks:
-        reflector = reflecting(api, seen)
-        await tasks.start(reflector.run)
-        body = ConfigMap(metadata=ObjectMeta(name="watched", labels={"test": "watch"}))
-        await api.create(CONFIG_MAPS, body, namespace=NAMESPACE)
-        await eventually(lambda: has_seen("upsert watched"))
-        await api.delete(CONFIG_MAPS, "watched", namespace=NAMESPACE)
-        await eventually(lambda: has_seen("delete watched"))
-        tasks.cancel_scope.cancel()
-    assert seen.log == ["replace 0", "upsert watched", "delete watched"]
-    assert reflector.undecodable == {}
-
-
 async def test_a_lease_is_taken_renewed_and_given_back(api: Api) -> None:
     rng = random.Random()
     election = LeaderElection(
@@ -203,11 +95,7 @@ async def test_a_lease_is_taken_renewed_and_given_back(api: Api) -> None:
 
 async def test_events_are_accepted_and_counted(api: Api) -> None:
     recorder = EventRecorder(
-        api,
-        clock=SystemClock(),
-        controller="kai-scheduler",
-        instance="test",
-        settings=EventSettings(bundle_s=0.2),
+        api, clock=SystemClock(), controller="kai-scheduler", instance="test", settings=EventSettings(bundle_s=0.2)
     )
     namespace = await api.get(NAMESPACES, NAMESPACE)
     regarding = about(NAMESPACES, namespace.metadata)

@@ -146,7 +146,7 @@ class Machine:
         return list(self.plane.rest().call("GET", f"/api/v1/namespaces/{namespace}/events")["items"])
 
     def told(self, reason: str, name: str, namespace: str = NAMESPACE) -> str:
-        """Wait until something was said of a pod for this reason, and return the last note: it comes after the deed."""
+        """Wait until something was said of a pod for this reason, and return the last note: it comes after the kill."""
 
         def said() -> str | None:
             about = [one for one in self.events(namespace) if one["involvedObject"]["name"] == name]

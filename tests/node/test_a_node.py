@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cli.machine.command import why_refused
+from cli.run import why_refused
 from tests.node.pods import Machine, Pod, eventually, pod
 from tools.controlplane import KUBELET
 from tools.node.node import CONTAINERD, PLUGIN

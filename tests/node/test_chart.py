@@ -26,8 +26,8 @@ from tests.node.pods import Machine, eventually, share
 from tools.chart import CHART
 from tools.cluster.plane import ControlPlane
 from tools.images import build
-from tools.node import debian, rootfs
-from tools.node.node import Node
+from tools.node import debian
+from tools.node.node import Node, pause_archive, reservation_archive
 from tools.rest import RestError
 
 pytestmark = [pytest.mark.node, pytest.mark.helm, pytest.mark.timeout(600)]
@@ -80,7 +80,7 @@ subjects: [{{kind: ServiceAccount, name: reader, namespace: default}}]
 def cluster() -> Iterator[Machine]:
     if why := debian.service_trial():
         pytest.skip(f"LEFT OUT: Services can't be had on this machine: {why}")
-    archives = [rootfs.pause_archive(), rootfs.reservation_archive(), build.archive("components")]
+    archives = [pause_archive(), reservation_archive(), build.archive("components")]
     with (
         ControlPlane(nodes=[NODE], scheduler=True, egress=True) as plane,
         Node(plane, NODE, gpus=2, labels=LABELS, archives=archives) as node,
@@ -136,7 +136,7 @@ class Page:
             return answer.status, json.loads(gzip.decompress(body) if is_packed else body)
 
     def _to(self, address: str) -> socket.socket:
-        """Connect from within the node's network, on the way that the API server takes (tools/node/passage.py)."""
+        """Connect from within the node's network, on the way that the API server takes (tools/node/netns_proxy.py)."""
         made = socket.socket(socket.AF_UNIX)
         made.settimeout(60)
         made.connect(str(self._plane.egress_path))

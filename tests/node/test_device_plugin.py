@@ -20,7 +20,7 @@ from tools.cluster.nodeagent import NodeAgent
 from tools.controlplane import KUBELET
 from tools.node.gpus import MACHINE
 from tools.node.node import OWN_PLUGIN, PLUGIN
-from tools.node.registration import identity, registered
+from tools.node.settings import identity, registered
 from wire import names
 from wire.quantity import whole
 

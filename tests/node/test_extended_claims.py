@@ -48,10 +48,7 @@ def no_claim_is_left(machine: Machine, node: ClaimNode, nothing_is_left: None) -
     del nothing_is_left
     yield
     machine.remove(*(one["metadata"]["name"] for one in machine.pods(NAMESPACE)))
-    eventually(
-        lambda: not (listed(machine) or node.prepared()) or None,
-        lambda: f"claims to go: {listed(machine)}",
-    )
+    eventually(lambda: not (listed(machine) or node.prepared()) or None, lambda: f"claims to go: {listed(machine)}")
 
 
 def test_a_pod_that_asks_for_a_gpu_sees_the_device_of_the_claim_that_was_made_for_it(

@@ -61,12 +61,7 @@ signal.sigwait([signal.SIGTERM])
 
 def limited(name: str, mib: int, percent: int, *, restart: str = "Always") -> Pod:
     """A pod of a user that is not root, which asks in HAMi's words, and would have other limits."""
-    wanted = pod(
-        name,
-        schedulerName=names.SCHEDULER_NAME,
-        securityContext={"runAsUser": 65534},
-        restartPolicy=restart,
-    )
+    wanted = pod(name, schedulerName=names.SCHEDULER_NAME, securityContext={"runAsUser": 65534}, restartPolicy=restart)
     wanted["spec"]["containers"] = [
         {
             "name": "main",

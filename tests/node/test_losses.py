@@ -31,7 +31,7 @@ def given(machine: Machine) -> dict[str, Fraction]:
         annotations = one["metadata"].get("annotations", {})
         devices = annotations.get(f"{names.VISIBLE_DEVICES_PREFIX}c0", "").split(",")
         asked = annotations.get(names.GPU_FRACTION)
-        if asked and devices != [""] and one["status"]["phase"] not in {names.SUCCEEDED, names.FAILED}:
+        if asked and devices != [""] and one["status"]["phase"] not in names.ENDED_PHASES:
             for device in devices:
                 sums[device] = sums.get(device, Fraction(0)) + Fraction(asked)
     return sums

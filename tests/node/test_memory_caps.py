@@ -141,10 +141,7 @@ def _unwritten(machine: Machine, name: str) -> Pod:
     (container,) = wanted["spec"]["containers"]
     container["resources"] = {}
     container["env"] = [
-        {
-            "name": each,
-            "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{names.ENV_PREFIX}c0.{each}']"}},
-        }
+        {"name": each, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{names.ENV_PREFIX}c0.{each}']"}}}
         for each in (names.ENV_MEMORY_LIMIT, names.ENV_MEMORY_REQUEST)
     ]
     wanted["spec"]["nodeName"] = machine.node.name

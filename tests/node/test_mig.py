@@ -36,7 +36,7 @@ CARD = (
 MOMENTS_S = (0.0, 1.5, 3.0)
 
 
-class Carved:
+class GpuPartitioning:
     """The node's only GPU, and its agent."""
 
     def __init__(self, machine: Machine, agent: NodeAgent, state: Path) -> None:
@@ -58,7 +58,7 @@ class Carved:
 
         def ended() -> tuple[str, str] | None:
             (card,) = self.machine.plane.rest().call("GET", self._path)["status"]["cards"]
-            found = card.get("carving", {})
+            found = card.get("partitioning", {})
             is_ended = found.get("attempt") == attempt and found["state"] != "underway"
             return (found["state"], found.get("why", "")) if is_ended else None
 
@@ -81,7 +81,7 @@ class Carved:
 
 
 @pytest.fixture
-def carved(machine: Machine, moorage: Deployment) -> Iterator[Carved]:
+def partitioned(machine: Machine, moorage: Deployment) -> Iterator[GpuPartitioning]:
     """The agent with slices on demand, in the place of the emulated device plug-in; afterwards that one again."""
     del moorage  # has made the namespaces, rights and kinds
     node, rest = machine.node, machine.plane.rest()
@@ -104,7 +104,7 @@ def carved(machine: Machine, moorage: Deployment) -> Iterator[Carved]:
     socket = kubelet / "pod-resources" / "kubelet.sock"
     with NodeAgent(machine.plane, node.name, socket=socket, machine=node.folder / MACHINE, further=further) as made:
         has(machine, 1, ONE)
-        yield Carved(machine, made, state)
+        yield GpuPartitioning(machine, made, state)
         made.check()
     machine.remove(*(one["metadata"]["name"] for one in machine.pods(NAMESPACE)))
     node.set_gpus(node.gpus)
@@ -132,49 +132,49 @@ def taken_as(machine: Machine, name: str) -> str:
     return eventually(phase, lambda: str(machine.get(name)["status"]))
 
 
-def test_slices_change_beside_a_pod_that_keeps_its_own(carved: Carved) -> None:
-    machine = carved.machine
+def test_slices_change_beside_a_pod_that_keeps_its_own(partitioned: GpuPartitioning) -> None:
+    machine = partitioned.machine
     machine.create(holding(machine, "holds", ONE))
     machine.reached("holds", "Running")
-    assert carved.outcome(carved.ask(("2g.20gb", 0))) == ("refused", "kubelet gave 1g.10gb at 0 to a pod")
+    assert partitioned.outcome(partitioned.ask(("2g.20gb", 0))) == ("refused", "kubelet gave 1g.10gb at 0 to a pod")
     began = time.monotonic()
-    assert carved.outcome(carved.ask(("1g.10gb", 0), ("2g.20gb", 2))) == ("done", "")
+    assert partitioned.outcome(partitioned.ask(("1g.10gb", 0), ("2g.20gb", 2))) == ("done", "")
     has(machine, 1, TWO)
     print(f"a slice beside another one, from asking to the Node's allocatable: {time.monotonic() - began:.1f} s")
     (status,) = machine.get("holds")["status"]["containerStatuses"]
     assert "running" in status["state"]
     machine.remove("holds")
     began = time.monotonic()
-    assert carved.outcome(carved.ask(("7g.80gb", 0))) == ("done", "")
+    assert partitioned.outcome(partitioned.ask(("7g.80gb", 0))) == ("done", "")
     has(machine, 1, SEVEN)
     print(f"one in the place of two, from asking to the Node's allocatable: {time.monotonic() - began:.1f} s")
     has(machine, 0, TWO)
 
 
-def test_after_a_reboot_the_node_offers_the_same_slices_without_another_attempt(carved: Carved) -> None:
-    machine = carved.machine
-    assert carved.outcome(carved.ask(("2g.20gb", 0), ("1g.10gb", 2))) == ("done", "")
+def test_after_a_reboot_the_node_offers_the_same_slices_without_another_attempt(partitioned: GpuPartitioning) -> None:
+    machine = partitioned.machine
+    assert partitioned.outcome(partitioned.ask(("2g.20gb", 0), ("1g.10gb", 2))) == ("done", "")
     has(machine, 1, TWO)
-    carved.reboot()
-    eventually(lambda: len(carved.slices()) == 2 or None, carved.agent.log)
+    partitioned.reboot()
+    eventually(lambda: len(partitioned.slices()) == 2 or None, partitioned.agent.log)
     has(machine, 1, ONE)
     has(machine, 1, TWO)
 
 
-def test_a_pod_that_comes_at_any_moment_has_its_slice_or_is_refused(carved: Carved) -> None:
-    machine, taken = carved.machine, list[tuple[float, str, str]]()
+def test_a_pod_that_comes_at_any_moment_has_its_slice_or_is_refused(partitioned: GpuPartitioning) -> None:
+    machine, taken = partitioned.machine, list[tuple[float, str, str]]()
     layouts: tuple[Any, Any] = ((("2g.20gb", 0),), (("1g.10gb", 0),))
     for number, after_s in enumerate(MOMENTS_S):
         name = f"comes-{number}"
         has(machine, 1, ONE)
-        attempt = carved.ask(*layouts[0])
+        attempt = partitioned.ask(*layouts[0])
         time.sleep(after_s)
         machine.create(holding(machine, name, ONE))
         how = taken_as(machine, name)
-        state, _ = carved.outcome(attempt)
+        state, _ = partitioned.outcome(attempt)
         taken.append((after_s, how, state))
         assert (how, state) in {("Running", "refused"), ("Failed", "done"), ("Failed", "refused")}, taken
-        assert len(carved.slices()) == 1
+        assert len(partitioned.slices()) == 1
         machine.remove(name)
-        assert carved.outcome(carved.ask(*layouts[1])) == ("done", "")
+        assert partitioned.outcome(partitioned.ask(*layouts[1])) == ("done", "")
     print("seconds after asking, pod, attempt:", taken)

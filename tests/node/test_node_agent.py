@@ -8,8 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from nodeagent.kubeletapi.client import PodResources
-from nodeagent.kubeletapi.podresources import Devices, PodDevices
+from nodeagent.kubeletapi.client import Devices, PodDevices, PodResources
 from tests.node.pods import NAMESPACE, PATIENCE_S, Machine, eventually, pod, share
 from tools.cluster.deployment import Deployment
 from tools.cluster.nodeagent import NodeAgent
@@ -98,7 +97,7 @@ def test_a_reservations_device_is_told_by_kubelets_word_and_its_process_says_the
     (reservation,) = machine.reservations()
     annotations = reservation["metadata"]["annotations"]
     assert seen == [{annotations[names.RESERVE_FOR_GPU_INDEX]}] * 2
-    assert annotations[names.WITNESS] == names.WITNESS_KUBELET
+    assert annotations[names.DEVICE_REPORTER] == names.REPORTER_KUBELET
     minor = machine.devices.index(annotations[names.RESERVE_FOR_GPU_INDEX])
     assert (annotations[names.DEVICE_INDEX], annotations[names.DEVICE_MEMORY]) == (str(minor), "81559")
     writes = [
@@ -106,7 +105,7 @@ def test_a_reservations_device_is_told_by_kubelets_word_and_its_process_says_the
     ]
     # Its process read the same and wrote nothing.
     assert writes == []
-    assert 'moorage_witnessed_total{outcome="told"} 1.0' in agent.metrics()
+    assert 'moorage_device_reports_total{outcome="told"} 1.0' in agent.metrics()
 
 
 def test_a_device_is_told_while_the_reservations_image_can_not_be_had(
@@ -119,7 +118,12 @@ def test_a_device_is_told_while_the_reservations_image_can_not_be_had(
         machine.create(share("early", "0.5"))
         reservation = eventually(
             lambda: next(
-                (one for one in machine.reservations() if names.WITNESS in one["metadata"].get("annotations", {})), None
+                (
+                    one
+                    for one in machine.reservations()
+                    if names.DEVICE_REPORTER in one["metadata"].get("annotations", {})
+                ),
+                None,
             ),
             lambda: f"the device to be told: {machine.reservations()}",
         )
@@ -139,7 +143,7 @@ def test_an_agent_that_starts_after_the_pods_writes_no_reservation(machine: Mach
     made = NodeAgent(machine.plane, machine.node.name, socket=socket_of(machine), machine=machine.node.folder / MACHINE)
     with made as late:
         eventually(
-            lambda: 'moorage_witnessed_total{outcome="agrees"} 1.0' in late.metrics() or None,
+            lambda: 'moorage_device_reports_total{outcome="agrees"} 1.0' in late.metrics() or None,
             lambda: f"the agent to compare: {late.log()}",
         )
         (after,) = machine.reservations()
@@ -156,7 +160,10 @@ def test_after_a_restart_of_kubelet_and_agent_the_next_device_is_told(machine: M
     (device,) = machine.sees("next")
     (reservation,) = machine.reservations()
     annotations = reservation["metadata"]["annotations"]
-    assert (annotations[names.RESERVE_FOR_GPU_INDEX], annotations[names.WITNESS]) == (device, names.WITNESS_KUBELET)
+    assert (annotations[names.RESERVE_FOR_GPU_INDEX], annotations[names.DEVICE_REPORTER]) == (
+        device,
+        names.REPORTER_KUBELET,
+    )
 
 
 def test_what_the_node_has_is_in_its_gpu_node(machine: Machine, agent: NodeAgent) -> None:

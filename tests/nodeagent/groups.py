@@ -34,7 +34,7 @@ class Groups:
     def start(self, group: Path, *command: str) -> subprocess.Popen[bytes]:
         """A process that is in the group before its program runs, and older than a clock tick.
 
-        The warden takes none that may have started after the driver was asked.
+        The memory enforcer takes none that may have started after the driver was asked.
         """
         shell = f'echo $$ > {group}/cgroup.procs && exec "$@"'
         process = subprocess.Popen(["sh", "-c", shell, "sh", *(command or ("sleep", "600"))])  # noqa: S607 - of PATH

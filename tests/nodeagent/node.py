@@ -11,7 +11,6 @@ from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
-from typing_extensions import override
 
 from kube.client.api import Api
 from kube.client.resources import GPU_NODES, NODES, PODS
@@ -22,9 +21,8 @@ from nodeagent.core.devices import Card, Machine
 from nodeagent.core.report.devices import Outcome
 from nodeagent.enforcement.backend import BackEnd
 from nodeagent.enforcement.memory import Connect
-from nodeagent.kubeletapi.client import Life, Unanswered
-from nodeagent.kubeletapi.podresources import Devices, PodDevices
-from nodeagent.report.devices import Observer
+from nodeagent.kubeletapi.client import Devices, Life, PodDevices, Unanswered
+from nodeagent.report.devices import AgentEvent, DeviceReported, KubeletSilent
 from reservation.device import Device, Unreadable
 from simulator.apiserver.calls import AuditEntry
 from simulator.apiserver.server import MemoryApiServer
@@ -75,23 +73,17 @@ class PlayedKubelet:
         )
 
 
-class Counted(Observer):
+class Counted:
     def __init__(self) -> None:
         self.outcomes: list[Outcome] = []
         self.took_s: list[float] = []
         self.without_answer = 0
 
-    @override
-    def witnessed(self, outcome: Outcome) -> None:
-        self.outcomes.append(outcome)
-
-    @override
-    def told(self, took_s: float) -> None:
-        self.took_s.append(took_s)
-
-    @override
-    def unanswered(self) -> None:
-        self.without_answer += 1
+    def take(self, event: AgentEvent) -> None:
+        if isinstance(event, DeviceReported):
+            self.outcomes.append(event.outcome)
+            self.took_s += [] if event.took_s is None else [event.took_s]
+        self.without_answer += isinstance(event, KubeletSilent)
 
 
 @dataclass
@@ -114,7 +106,7 @@ class Scene:
 
     async def start(
         self,
-        warden: Connect | None = None,
+        enforcer: Connect | None = None,
         *,
         plugin: Callable[[Scene], Plugin | None] = lambda _: None,
         back_ends: Sequence[BackEnd] = (),
@@ -129,8 +121,8 @@ class Scene:
             self.read,
             settings=AgentSettings(node=NODE, version="1.2.3", **settings),
             rng=random.Random(3),
-            observer=self.counted,
-            warden=None if warden is None else (warden, events),
+            emit=self.counted.take,
+            enforcer=None if enforcer is None else (enforcer, events),
             back_ends=back_ends,
         )
         self.agent.warn_by(events)
@@ -156,9 +148,7 @@ class Scene:
             "metadata": {"name": name, "labels": {names.APP_LABEL: names.RESERVATION_APP}, "annotations": annotations},
             "spec": {
                 "nodeName": node,
-                "containers": [
-                    {"name": "c", "image": "i", "resources": {"limits": {names.GPU_RESOURCE: "1"}}},
-                ],
+                "containers": [{"name": "c", "image": "i", "resources": {"limits": {names.GPU_RESOURCE: "1"}}}],
             },
         }
         pod = await self.api.create(PODS, body, namespace=names.RESERVATION_NAMESPACE)

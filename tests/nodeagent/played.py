@@ -1,4 +1,4 @@
-"""A warden that tests play: what it is sent, and what it reports when they say so."""
+"""A memory enforcer that tests play: what it is sent, and what it reports when they say so."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import anyio
 
 from kube.client.clock import monotonic_ns
 from nodeagent.core.enforcement.messages import Done, Limited, Report
-from nodeagent.core.enforcement.overuse import MIB, Action, Deed, Device, Key, Process, Sample
+from nodeagent.core.enforcement.overuse import MIB, Action, Device, Key, Kill, Process, Sample
 
 
-class PlayedWarden:
+class PlayedEnforcer:
     """``caps``: as they were sent last. ``holds``: MiB by pod UID and device, of a process each."""
 
     def __init__(self, *devices: str, mib: int = 81559) -> None:
@@ -39,12 +39,12 @@ class PlayedWarden:
         self.is_connected = True
         await anyio.sleep_forever()
 
-    def deed(self, key: Key, *outcomes: str) -> Done:
+    def kill(self, key: Key, *outcomes: str) -> Done:
         """What it does to the largest process of a pod that it was told the cap of."""
         caps = self.caps or {}
         process = Process(7, 1, self.holds[key] * MIB, 10, key[0], name="train")
-        deed = Deed(key[0], key[1], self.holds[key] * MIB, caps[key], Action.END_LARGEST, (process,), self.is_dry)
-        return Done(deed, outcomes)
+        kill = Kill(key[0], key[1], self.holds[key] * MIB, caps[key], Action.END_LARGEST, (process,), self.is_dry)
+        return Done(kill, outcomes)
 
     def report(self, *done: Done) -> None:
         """One look, now."""

@@ -51,7 +51,7 @@ class Door:
 
 @pytest.fixture
 def door(tmp_path: Path) -> Iterator[Door]:
-    made = Door(tmp_path / "run" / "warden.sock")
+    made = Door(tmp_path / "run" / "memory-enforcer.sock")
     yield made
     made.listener.close()
     for peer in made.peers:
@@ -186,7 +186,7 @@ def test_another_user_is_refused_even_where_the_file_would_let_it() -> None:
     said: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
-        path = Path(folder) / "warden.sock"
+        path = Path(folder) / "memory-enforcer.sock"
         listener = Listener(str(path), read=read_caps, say=said.append)
         path.chmod(0o666)
         program = (

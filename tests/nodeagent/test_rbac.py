@@ -7,10 +7,10 @@ from pathlib import Path
 import anyio
 
 from nodeagent.plugin.ports import Observer
-from tests.binder.test_rbac import Right, granted
+from tests.binder.test_app import Right, granted
 from tests.nodeagent.enforcement.test_limiting import BOOK, MINE
 from tests.nodeagent.node import AGENT, scene
-from tests.nodeagent.played import PlayedWarden
+from tests.nodeagent.played import PlayedEnforcer
 from tests.nodeagent.plugin.test_ownplugin import Played
 
 
@@ -23,12 +23,12 @@ async def test_the_agents_role_is_exactly_what_it_does(tmp_path: Path) -> None:
     played = Played(tmp_path)
     played.does = says
     async with scene() as it:
-        warden = PlayedWarden("GPU-a")
+        enforcer = PlayedEnforcer("GPU-a")
         await it.reserve("held", **BOOK)
-        await it.start(warden, plugin=played.part_of)
-        warden.holds[MINE] = 30_000
+        await it.start(enforcer, plugin=played.part_of)
+        enforcer.holds[MINE] = 30_000
         await anyio.sleep(1.0)
-        await warden.go_on(3, warden.deed(MINE, "ended"))
+        await enforcer.go_on(3, enforcer.kill(MINE, "ended"))
         it.kubelet.given = {"r": ("GPU-a",)}
         await it.reserve()
         await anyio.sleep(600.0)

@@ -36,10 +36,7 @@ def _requests(answer: list[list[tuple[str, str]]] | str) -> object:
     return "none" if isinstance(answer, str) else [Counter(request for request, _ in claim) for claim in answer]
 
 
-_LEFT_OUT = {
-    "devices of an older generation are given to nobody": 3,
-    "it is about a feature that is off": 12,
-}
+_LEFT_OUT = {"devices of an older generation are given to nobody": 3, "it is about a feature that is off": 12}
 
 
 def _left_out(row: Row) -> str:

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from tests.whole import IS_WHOLE
-from tools.kubeoracle.comparing_claims import ours, run
+from tools.kubeoracle.claims import ours, run
 from tools.kubeoracle.program import Oracle, Question
 
 pytestmark = pytest.mark.oracle

@@ -10,11 +10,10 @@ import pytest
 
 from scheduler.core.filters.registry import FILTERS, Filters
 from tests.whole import IS_WHOLE
-from tools.kubeoracle.comparing import SAME, Coverage, differences, is_same, judge_of
+from tools.kubeoracle.comparing import SAME, Coverage, differences, is_same, judge_of, run
 from tools.kubeoracle.drawing import ASKS, Drawn, draw
 from tools.kubeoracle.ours import SETTINGS, Ours, answer
 from tools.kubeoracle.program import Answer, Oracle, Reason
-from tools.kubeoracle.running import run
 
 pytestmark = pytest.mark.oracle
 #: Slices, so that they are shared by the processes that run tests.

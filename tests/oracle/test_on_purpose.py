@@ -1,4 +1,4 @@
-"""What differs from kube-scheduler on purpose. Each is a row of docs/differences.md."""
+"""What differs from kube-scheduler on purpose. Each is a row of docs/reference/differences.md."""
 
 from __future__ import annotations
 

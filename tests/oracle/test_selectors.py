@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from tests.whole import seeds
-from tools.kubeoracle.comparing_claims import ours
+from tools.kubeoracle.claims import ours
 from tools.kubeoracle.program import Oracle, Question
 
 pytestmark = pytest.mark.oracle

@@ -13,10 +13,8 @@ import pytest
 
 from tools.goprogram import Unavailable
 from tools.kubeoracle.harvest import making
-from tools.kubeoracle.harvest.comparing import differences
-from tools.kubeoracle.harvest.filling import question
 from tools.kubeoracle.harvest.left_out import LEFT_OUT
-from tools.kubeoracle.harvest.rows import PLUGINS, Row, rows
+from tools.kubeoracle.harvest.rows import PLUGINS, Row, differences, question, rows
 from tools.kubeoracle.ours import Ours
 
 pytestmark = pytest.mark.oracle

@@ -16,10 +16,11 @@ from kube.client.api import Api
 from kube.client.resources import EVENTS, POD_GROUPS, PODS, Resource
 from kube.client.retry import Retry
 from kube.events import EventRecorder
-from podgrouper.app import Workloads
+from kube.telemetry.logevents import ignore
+from podgrouper.app import Podgrouper
 from podgrouper.read.discovery import Object
 from podgrouper.settings import WorkloadSettings
-from podgrouper.telemetry.observer import Observer
+from podgrouper.telemetry.events import Emit
 from simulator.apiserver.calls import Call
 from simulator.apiserver.server import MemoryApiServer
 from simulator.apiserver.transport import MemoryTransport
@@ -30,7 +31,7 @@ from wire import names
 from wire.core import Binding, ObjectMeta, ObjectReference, Pod
 from wire.crds.podgroup import PodGroup
 
-USER = "workloads"
+USER = "podgrouper"
 LEAST = "kai.scheduler/batch-min-member"
 SETTLE_S = 2.0
 SERVICE_ACCOUNTS: Resource[Object] = Resource(
@@ -41,8 +42,6 @@ TYPES: tuple[ResourceType, ...] = (
     custom("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob", namespaced=True),
     custom("jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet", namespaced=True),
     custom("leaderworkerset.x-k8s.io", "v1", "leaderworkersets", "LeaderWorkerSet", namespaced=True),
-    custom("apps", "v1", "replicasets", "ReplicaSet", namespaced=True),
-    custom("apps", "v1", "statefulsets", "StatefulSet", namespaced=True),
     custom("example.com", "v1", "batches", "Batch", namespaced=True),
 )
 
@@ -59,7 +58,7 @@ def is_write_of(kind: str, verb: str, user: str = USER) -> Callable[[Call], bool
 class Replica:
     """One process: killed, it goes dark first."""
 
-    def __init__(self, app: Workloads, transport: MemoryTransport, scope: anyio.CancelScope) -> None:
+    def __init__(self, app: Podgrouper, transport: MemoryTransport, scope: anyio.CancelScope) -> None:
         self.app, self._transport, self._scope = app, transport, scope
 
     def kill(self) -> None:
@@ -75,7 +74,7 @@ class Cluster:
         self._tasks = tasks
         self._replicas = 0
 
-    async def start(self, observer: Observer | None = None) -> Replica:
+    async def start(self, emit: Emit = ignore) -> Replica:
         """Start a replica that leads at once, as without an election: two of them are two leaders."""
         self._replicas += 1
         user = USER if self._replicas == 1 else f"{USER}-{self._replicas}"
@@ -84,7 +83,7 @@ class Cluster:
         clock = VirtualClock(asyncio.get_running_loop())
         events = EventRecorder(api, clock=clock, controller=USER, instance=user)
         rng = random.Random(self._replicas + 20)
-        app = Workloads(api, settings=self._settings, rng=rng, events=events, observer=observer)
+        app = Podgrouper(api, settings=self._settings, rng=rng, events=events, emit=emit)
         scope = anyio.CancelScope()
 
         async def run(*, task_status: Any) -> None:
@@ -105,6 +104,11 @@ class Cluster:
 
     async def edit(self, body: Mapping[str, Any], patch: Mapping[str, Any]) -> None:
         await self.api.patch(self._resource(body), body["metadata"]["name"], patch, namespace=NAMESPACE)
+
+    async def status(self, body: Mapping[str, Any], status: Mapping[str, Any]) -> None:
+        name = body["metadata"]["name"]
+        kind = self._resource(body)
+        await self.api.patch(kind, name, {"status": status}, namespace=NAMESPACE, subresource="status")
 
     async def pod(self, body: Mapping[str, Any]) -> Pod:
         spec = {"schedulerName": names.SCHEDULER_NAME, **body["spec"]}

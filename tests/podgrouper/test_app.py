@@ -9,13 +9,16 @@ import anyio
 import pytest
 
 from kube.client.resources import POD_GROUPS, PODS
+from podgrouper.work.scaled_away import EVERY_S, MOST
 from simulator.apiserver.calls import Call
 from simulator.apiserver.faults import Fault, once
+from simulator.apiserver.types import custom
 from tests.podgrouper.cluster import LEAST, USER, Cluster, cluster, is_read_of, is_write_of
 from tests.podgrouper.objects import NAMESPACE, obj, pod
 from wire import names
 
 JOB: dict[str, Any] = {"parallelism": 4}
+WORKFLOWS = custom("argoproj.io", "v1alpha1", "workflows", "Workflow", namespaced=True)
 
 
 def job(name: str = "train", *above: Any, least: str = "4", **meta: Any) -> dict[str, Any]:
@@ -31,6 +34,15 @@ def of_role(role: str) -> dict[str, str]:
     return {"training.kubeflow.org/job-name": "llm", "training.kubeflow.org/replica-type": role}
 
 
+def of_worker(number: int) -> dict[str, str]:
+    """Labels of a pod of a LeaderWorkerSet; 0: the leader."""
+    return {
+        "leaderworkerset.sigs.k8s.io/name": "llm",
+        "leaderworkerset.sigs.k8s.io/group-index": "0",
+        "leaderworkerset.sigs.k8s.io/worker-index": str(number),
+    }
+
+
 async def test_pods_of_a_job_name_one_pod_group_with_its_least_number() -> None:
     async with cluster() as on:
         owner = await on.owner(job(labels={"kai.scheduler/queue": "research"}))
@@ -43,42 +55,6 @@ async def test_pods_of_a_job_name_one_pod_group_with_its_least_number() -> None:
         assert {await on.group_of(f"p{number}") for number in range(4)} == {group.metadata.name}
         # One read of the Job, one PodGroup, one write a pod.
         assert sorted(on.did()) == ["create podgroups", "get jobs", *["patch pods"] * 4]
-
-
-async def test_parts_of_a_pytorch_job_are_labels_of_its_pods() -> None:
-    async with cluster() as on:
-        owner = await on.owner(pytorch())
-        for name, role in (("m", "master"), ("w0", "worker"), ("w1", "worker")):
-            await on.pod(pod(owner, name=name, labels=of_role(role)))
-        await on.settle()
-        group = await on.group()
-        assert [(part.name, part.min_member) for part in group.spec.sub_groups or ()] == [("master", 1), ("worker", 2)]
-        assert [await on.part_of(name) for name in ("m", "w0", "w1")] == ["master", "worker", "worker"]
-
-
-async def test_pods_below_a_job_of_a_job_set_are_of_the_group_of_the_job_set() -> None:
-    async with cluster() as on:
-        jobs = [{"name": name, "replicas": 1, "template": {"spec": {"parallelism": 2}}} for name in ("a", "b")]
-        top = await on.owner(obj("jobset.x-k8s.io/v1alpha2", "JobSet", "set", spec={"replicatedJobs": jobs}))
-        for name in ("a", "b"):
-            below = await on.owner(obj("batch/v1", "Job", f"set-{name}-0", top, spec={}))
-            labels = {"jobset.sigs.k8s.io/replicatedjob-name": name, "jobset.sigs.k8s.io/job-index": "0"}
-            for number in range(2):
-                await on.pod(pod(below, name=f"{name}{number}", labels=labels))
-        await on.settle()
-        group = await on.group()
-        assert (group.spec.min_member, group.spec.min_sub_group) == (None, 2)
-        assert [
-            (part.name, part.parent, part.min_member, part.min_sub_group) for part in group.spec.sub_groups or ()
-        ] == [
-            ("a", None, None, 1),
-            ("a-replica-0", "a", 2, None),
-            ("b", None, None, 1),
-            ("b-replica-0", "b", 2, None),
-        ]
-        assert {await on.group_of(name) for name in ("a0", "a1", "b0", "b1")} == {group.metadata.name}
-        assert await on.part_of("b1") == "b-replica-0"
-        assert on.did().count("get jobsets") == 1
 
 
 ALONE = [
@@ -101,22 +77,91 @@ async def test_nothing_is_written_for_pods_that_are_scheduled_alone(
         assert on.writes() == []
 
 
-async def test_a_replica_set_that_names_a_queue_has_a_pod_group() -> None:
+async def alone(on: Cluster, name: str = "p") -> str | None:
+    return ((await on.get(name)).metadata.annotations or {}).get(names.ALONE)
+
+
+SKIPPED = {names.SKIP_POD_GROUPER: "true"}
+TOLD = [
+    pytest.param(("argoproj.io/v1alpha1", "Workflow"), {}, {}, "true", id="skipped kind"),
+    pytest.param(("example.com/v1", "Batch"), SKIPPED, {}, "true", id="skipped owner"),
+    pytest.param(("strange.dev/v1", "Thing"), {}, SKIPPED, None, id="skipped pod"),
+    pytest.param(("strange.dev/v1", "Thing"), {}, {}, "true", id="a kind that is not served"),
+    pytest.param(("strange.dev/v1", "Thing"), {}, {names.ALONE: "true"}, "true", id="told before"),
+    pytest.param(("strange.dev/v1", "Thing"), {}, {names.POD_GROUP_NAME: "mine"}, None, id="grouped by hand"),
+    pytest.param(("example.com/v1", "Batch"), {}, {}, None, id="grouped"),
+    pytest.param(("apps/v1", "ReplicaSet"), {}, {}, None, id="known to the scheduler"),
+]
+
+
+@pytest.mark.parametrize(("above", "said", "own", "told"), TOLD)
+async def test_a_pod_without_a_pod_group_is_told_so_where_the_scheduler_can_not_know(
+    above: tuple[str, str], said: dict[str, str], own: dict[str, str], told: str | None
+) -> None:
+    async with cluster(types=[WORKFLOWS]) as on:
+        top = obj(*above, "t", spec={}, annotations=said)
+        owner = top if above[1] == "Thing" else await on.owner(top)
+        await on.pod(pod(owner, annotations=own))
+        await on.settle(60)
+        assert await alone(on) == told
+        assert on.writes().count("patch pods") <= 1
+
+
+async def test_pods_of_a_stateful_set_below_an_owner_that_may_not_be_read_are_told_that_they_are_alone() -> None:
     async with cluster() as on:
-        owner = await on.owner(obj("apps/v1", "ReplicaSet", "web", spec={}, labels={"kai.scheduler/queue": "a"}))
+        refusing(on, is_read_of("Batch"))
+        top = await on.owner(obj("example.com/v1", "Batch", "b", spec={}))
+        await on.pod(pod(await on.owner(obj("apps/v1", "StatefulSet", "s", top, spec={}))))
+        await on.settle()
+        assert await alone(on) == "true"
+
+
+@pytest.mark.parametrize(
+    ("kinds", "told"),
+    [
+        (("Deployment", "ReplicaSet"), None),
+        (("Deployment", "StatefulSet"), "true"),
+        (("ReplicaSet", "ReplicaSet"), "true"),
+        (("Deployment", "Deployment", "ReplicaSet"), "true"),
+    ],
+)
+async def test_of_plain_owners_the_scheduler_knows_a_replica_set_of_a_deployment_only(
+    kinds: tuple[str, ...], told: str | None
+) -> None:
+    async with cluster() as on:
+        above: list[dict[str, Any]] = []
+        for number, kind in enumerate(kinds):
+            above = [await on.owner(obj("apps/v1", kind, f"o{number}", *above, spec={}))]
+        await on.pod(pod(*above))
+        await on.settle()
+        assert await alone(on) == told
+
+
+@pytest.mark.parametrize(
+    ("spec", "least", "note"),
+    [
+        (
+            {},
+            "4",
+            "StatefulSet s asks for what is not carried out: metadata.annotations[kai.scheduler/batch-min-member]",
+        ),
+        ({"podManagementPolicy": "Parallel", "replicas": 4}, "4", None),
+        ({"podManagementPolicy": "OrderedReady"}, "1", None),
+    ],
+)
+async def test_a_stateful_set_that_makes_its_pods_one_after_the_other_is_no_gang_and_says_so(
+    spec: dict[str, Any], least: str, note: str | None
+) -> None:
+    async with cluster() as on:
+        owner = await on.owner(obj("apps/v1", "StatefulSet", "s", spec=spec, annotations={LEAST: least}))
         await on.pod(pod(owner))
         await on.settle()
-        assert (await on.group()).spec.queue == "a"
-
-
-@pytest.mark.parametrize("annotated", ["pod", "owner"])
-async def test_skipped_pods_are_left_alone(annotated: str) -> None:
-    skip = {"kai.scheduler/skip-podgrouper": "true"}
-    async with cluster() as on:
-        owner = await on.owner(obj("batch/v1", "Job", "j", spec=JOB, annotations=skip if annotated == "owner" else {}))
-        await on.pod(pod(owner, annotations=skip if annotated == "pod" else {}))
-        await on.settle()
-        assert on.writes() == []
+        if note is None:
+            assert (await on.group()).spec.min_member == int(least)
+            return
+        (said,) = await on.notes()
+        assert said.startswith(f"{note} is 4; allowed: 1, or spec.podManagementPolicy: Parallel")
+        assert await on.groups() == {}
 
 
 async def test_a_pod_that_names_another_pod_group_keeps_it() -> None:
@@ -146,6 +191,99 @@ async def test_a_name_that_admission_could_not_know_to_be_wrong_is_put_right() -
         await on.settle()
         group = await on.group()
         assert group.metadata.name == f"pg-b-{top['metadata']['uid']}" == await on.group_of("p")
+
+
+async def test_a_name_that_admission_wrote_on_a_pod_of_a_skipped_job_is_taken_away() -> None:
+    async with cluster() as on:
+        owner = await on.owner(obj("batch/v1", "Job", "train", spec={"parallelism": 1}, annotations=SKIPPED))
+        own = f"pg-train-{owner['metadata']['uid']}"
+        for name, group in (("told", own), ("by-hand", "mine")):
+            await on.pod(pod(owner, name=name, annotations={names.POD_GROUP_NAME: group}))
+        await on.settle()
+        assert [await on.group_of(name) for name in ("told", "by-hand")] == ["", "mine"]
+        assert (await on.get("told")).metadata.annotations == {names.ALONE: "true"}
+        assert await on.groups() == {}
+
+
+async def test_workers_that_are_made_after_their_leader_runs_start_whole_beside_it() -> None:
+    async with cluster() as on:
+        waits = {"startupPolicy": "LeaderReady", "leaderWorkerTemplate": {"size": 3}}
+        top = await on.owner(obj("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "llm", spec=waits))
+        leaders = await on.owner(obj("apps/v1", "StatefulSet", "llm", top))
+        leader = await on.pod(pod(leaders, name="llm-0", labels=of_worker(0)))
+        await on.settle()
+        assert (await on.group()).spec.min_member == 1
+        await on.bind("llm-0")
+        owner = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "llm-0", "uid": leader.metadata.uid}}
+        workers = await on.owner(obj("apps/v1", "StatefulSet", "llm-0", owner))
+        for number in (1, 2):
+            await on.pod(pod(workers, name=f"llm-0-{number}", labels=of_worker(number)))
+        await on.settle()
+        spec = (await on.group()).spec
+        assert spec.min_member == 3
+        assert {each.name: each.min_member for each in spec.sub_groups or ()} == {"leader": 1, "workers": 2}
+        assert [await on.part_of(f"llm-0{end}") for end in ("", "-1", "-2")] == ["leader", "workers", "workers"]
+
+
+async def test_a_job_of_a_jobset_waits_for_no_more_pods_than_it_has_left() -> None:
+    async with cluster() as on:
+        replicated = {"name": "map", "template": {"spec": {"parallelism": 4, "completions": 10}}}
+        top = await on.owner(obj("jobset.x-k8s.io/v1alpha2", "JobSet", "set", spec={"replicatedJobs": [replicated]}))
+        owner = await on.owner(obj("batch/v1", "Job", "set-map-0", top, spec=JOB))
+        labels = {"jobset.sigs.k8s.io/replicatedjob-name": "map", "jobset.sigs.k8s.io/job-index": "0"}
+        await on.pod(pod(owner, name="p0", labels=labels))
+        await on.settle(90)
+        assert [each.min_member for each in (await on.group()).spec.sub_groups or ()] == [None, 4]
+        await on.status(owner, {"succeeded": 8})
+        await on.pod(pod(owner, name="p1", labels=labels))
+        await on.settle()
+        assert [each.min_member for each in (await on.group()).spec.sub_groups or ()] == [None, 2]
+
+
+async def test_the_pod_group_of_a_group_that_was_scaled_away_is_deleted_once_its_pods_are_gone() -> None:
+    async with cluster() as on:
+        has_two = {"replicas": 2, "leaderWorkerTemplate": {"size": 1}}
+        top = await on.owner(obj("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "llm", spec=has_two))
+        leaders = await on.owner(obj("apps/v1", "StatefulSet", "llm", top))
+        for number in (0, 1):
+            labels = {**of_worker(0), "leaderworkerset.sigs.k8s.io/group-index": str(number)}
+            held = {"finalizers": ["example.com/held"]} if number else {}
+            await on.pod(pod(leaders, name=f"llm-{number}", labels=labels, **held))
+        await on.settle()
+        first, second = (f"pg-llm-{top['metadata']['uid']}-group-{number}" for number in (0, 1))
+        for name in ("llm-0", "llm-1"):
+            await on.api.delete(PODS, name, namespace=NAMESPACE)
+        await on.settle(90)
+        assert sorted(await on.groups()) == [first, second], "a set that has both makes its pods again"
+        await on.edit(top, {"spec": {"replicas": 1}})
+        await on.settle(90)
+        assert sorted(await on.groups()) == [first, second], "a pod is there that ends"
+        await on.api.patch(PODS, "llm-1", {"metadata": {"finalizers": None}}, namespace=NAMESPACE)
+        await on.settle(90)
+        assert list(await on.groups()) == [first]
+        assert [each for each in on.did() if each.startswith("delete")] == ["delete podgroups"]
+
+
+async def test_pod_groups_without_pods_are_looked_at_in_turns_and_each_set_is_read_once() -> None:
+    async with cluster() as on:
+        has_all = {"replicas": 3 * MOST, "leaderWorkerTemplate": {"size": 1}}
+        top = await on.owner(obj("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "llm", spec=has_all))
+        leaders = await on.owner(obj("apps/v1", "StatefulSet", "llm", top))
+        for number in range(2 * MOST):
+            labels = {**of_worker(0), "leaderworkerset.sigs.k8s.io/group-index": str(number)}
+            await on.pod(pod(leaders, name=f"llm-{number}", labels=labels))
+        await on.settle()
+        for number in range(2 * MOST):
+            await on.api.delete(PODS, f"llm-{number}", namespace=NAMESPACE)
+        await on.settle(2 * EVERY_S)
+        before = on.did().count("get leaderworkersets")
+        await on.settle(2 * EVERY_S)
+        assert on.did().count("get leaderworkersets") - before == 2
+        await on.edit(top, {"spec": {"replicas": 0}})
+        await on.settle(EVERY_S + 1)
+        assert len(await on.groups()) == MOST
+        await on.settle(EVERY_S)
+        assert await on.groups() == {}
 
 
 async def test_pods_of_other_schedulers_are_not_even_read() -> None:
@@ -229,21 +367,6 @@ async def test_what_a_person_sets_on_a_pod_group_is_kept() -> None:
         )
         assert group.metadata.labels == {"kai.scheduler/node-pool": "a100"}
         assert await on.group_of("p1") == name
-
-
-async def test_a_queue_set_by_hand_is_kept_when_the_minimum_follows_the_workload() -> None:
-    async with cluster(reread_s=1) as on:
-        owner = await on.owner(job())
-        await on.pod(pod(owner, name="p0"))
-        await on.settle()
-        name = (await on.group()).metadata.name
-        await on.api.patch(POD_GROUPS, name, {"spec": {"queue": "theirs"}}, namespace=NAMESPACE)
-        await on.edit(owner, {"metadata": {"annotations": {LEAST: "2"}}})
-        await on.pod(pod(owner, name="p1"))
-        await on.settle()
-        group = await on.group()
-        assert (group.spec.min_member, group.spec.queue) == (2, "theirs")
-        assert (group.metadata.annotations or {})[LEAST] == "2"
 
 
 async def test_a_pod_group_that_is_deleted_under_its_pods_is_made_again() -> None:

@@ -92,7 +92,8 @@ async def test_many_pods_with_queries_as_names_hold_up_nobody() -> None:
         await on.settle(1)
         assert await on.group_of("honest") == f"pg-quiet-{quiet['metadata']['uid']}"
         lists = {("list", each.resource) for each in on.server.audit if each.user == USER and each.verb == "list"}
-        assert lists == {("list", "podgroups"), ("list", "pods"), ("list", "priorityclasses")}
+        # Jobs are followed: the honest pod is of one.
+        assert lists == {("list", each) for each in ("jobs", "podgroups", "pods", "priorityclasses")}
 
 
 async def test_a_namespace_whose_owners_answer_never_holds_no_more_than_its_share_of_places() -> None:
@@ -210,3 +211,41 @@ async def test_pods_of_other_namespaces_are_never_written() -> None:
         await on.settle(60)
         written = await on.api.get(PODS, "quiet", namespace=NAMESPACE)
         assert names.POD_GROUP_NAME not in (written.metadata.annotations or {})
+
+
+def _watched(on: Cluster) -> set[str]:
+    return {entry.resource for entry in on.server.audit if entry.user == USER and entry.verb == "watch"}
+
+
+async def test_versions_that_do_not_exist_keep_no_workload_from_being_followed() -> None:
+    async with cluster() as on:
+        await on.namespace(ATTACKER)
+        for number in range(300):
+            made_up = {"apiVersion": f"run.ai/v{number}", "kind": "TrainingWorkload", "name": "t", "uid": f"u{number}"}
+            name = f"evil-{number}"
+            mine = {names.POD_GROUP_NAME: "mine"}
+            await on.pod(pod(name=name, namespace=ATTACKER, ownerReferences=[made_up], annotations=mine))
+        await on.settle()
+        owner = await on.owner(job(annotations={LEAST: "1"}))
+        await on.pod(pod(owner, name="honest"))
+        await on.settle()
+        await on.edit(owner, {"metadata": {"annotations": {LEAST: "3"}}})
+        await on.settle(3)
+        assert (await on.group()).spec.min_member == 3
+        assert "jobs" in _watched(on)
+
+
+async def test_an_owner_of_pods_that_can_not_be_grouped_is_read_once_for_all_of_them() -> None:
+    """The next time they are looked at it is read again, since it may have been mended."""
+    async with cluster() as on:
+        owner = await on.owner(job(annotations={LEAST: "many"}))
+        for number in range(20):
+            await on.pod(pod(owner, name=f"p{number}"))
+        await on.settle(1)
+        rounds = 12
+        await on.settle(60 * rounds)
+        reads = [each for each in on.server.audit if (each.user, each.verb, each.resource) == (USER, "get", "jobs")]
+        assert 5 < len(reads) < 3 * rounds
+        await on.edit(owner, {"metadata": {"annotations": {LEAST: "20"}}})
+        await on.settle(120)
+        assert {await on.group_of(f"p{number}") for number in range(20)} == {(await on.group()).metadata.name}

@@ -107,16 +107,6 @@ async def test_a_pod_of_another_gang_of_the_same_name_holds_nobody_up() -> None:
         assert await on.group_of("a") == "pg-koordinator-llm"
 
 
-async def test_pods_that_name_their_gang_by_different_words_are_of_one() -> None:
-    light = {"pod-group.scheduling.sigs.k8s.io/name": "llm", "pod-group.scheduling.sigs.k8s.io/min-available": "2"}
-    async with cluster() as on:
-        await on.pod(pod(name="a", **of_koordinator("2")))
-        await on.settle()
-        await on.pod(pod(name="b", labels=light))
-        await on.settle()
-        assert await groups_of(on, "a", "b") == {"pg-koordinator-llm"}
-
-
 async def test_a_pod_that_a_person_has_put_into_another_pod_group_is_left_there_in_silence() -> None:
     async with cluster() as on:
         job = await on.owner(obj("batch/v1", "Job", "j", spec={}))
@@ -173,27 +163,6 @@ async def test_a_pod_group_that_a_person_has_taken_over_is_not_written() -> None
         await on.pod(pod(name="b", **BY_COSCHEDULING))
         await on.settle()
         assert ((await on.group()).spec.min_member, await on.group_of("b")) == (3, "pg-coscheduling-llm")
-
-
-async def test_a_minimum_that_a_person_has_set_stays_and_pods_still_join() -> None:
-    async with cluster() as on:
-        await on.pod(pod(name="a", **of_koordinator("4")))
-        await on.settle()
-        await on.api.patch(POD_GROUPS, "pg-koordinator-llm", {"spec": {"minMember": 3}}, namespace=NAMESPACE)
-        await on.pod(pod(name="b", **of_koordinator("4")))
-        await on.settle()
-        assert ((await on.group()).spec.min_member, await on.group_of("b")) == (3, "pg-koordinator-llm")
-
-
-async def test_a_pod_group_that_is_edited_is_followed_with_the_next_pod() -> None:
-    async with cluster(types=(COSCHEDULING,), reread_s=60) as on:
-        there = await on.owner(pod_group(minMember=2))
-        await on.pod(pod(name="a", **BY_COSCHEDULING))
-        await on.settle(61)
-        await on.edit(there, {"spec": {"minMember": 5}})
-        await on.pod(pod(name="b", **BY_COSCHEDULING))
-        await on.settle()
-        assert (await on.group()).spec.min_member == 5
 
 
 async def test_a_pod_group_that_is_deleted_is_made_again() -> None:

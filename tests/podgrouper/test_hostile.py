@@ -61,7 +61,7 @@ class History:
 
     async def _job(self) -> None:
         name, least = f"j{len(self.jobs)}", self._rng.randint(1, 4)
-        body = obj("batch/v1", "Job", name, spec={}, annotations={LEAST: str(least)})
+        body = obj("batch/v1", "Job", name, spec={"parallelism": 4}, annotations={LEAST: str(least)})
         self.jobs[name] = (await self.on.owner(body), least)
 
     async def _pod(self) -> None:

@@ -51,4 +51,4 @@ def test_of_owners_nothing_but_reading_one_is_allowed() -> None:
         if (group, resource) not in {("", "pods"), ("scheduling.run.ai", "podgroups"), ("events.k8s.io", "events")}:
             assert not verbs & WRITES
     assert granted()["", "pods"] & WRITES == {"patch"}
-    assert granted()["scheduling.run.ai", "podgroups"] & WRITES == {"create", "patch"}
+    assert granted()["scheduling.run.ai", "podgroups"] & WRITES == {"create", "patch", "delete"}

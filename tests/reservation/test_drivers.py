@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from kube.client.errors import Unreachable
-from kube.client.transport import OBJECT_BYTES, Response, Transport
+from kube.client.transport import JSON, OBJECT_BYTES, Response, Transport
 from reservation import steps
 from reservation.device import Device, DeviceReader
 from reservation.http_client import ApiServer, Endpoint
@@ -109,6 +109,7 @@ class PodTransport:
         query: Mapping[str, str],
         body: bytes | None = None,
         content_type: str = "application/json",
+        accept: str = JSON,
         timeout_s: float,
         most_bytes: int = OBJECT_BYTES,
     ) -> Response:
@@ -120,7 +121,7 @@ class PodTransport:
         return Response(status, headers, answer)
 
     def stream(
-        self, path: str, *, query: Mapping[str, str], timeout_s: float
+        self, path: str, *, query: Mapping[str, str], accept: str = JSON, timeout_s: float
     ) -> AbstractAsyncContextManager[tuple[Response, AsyncIterator[bytes]]]:
         raise AssertionError("the reservation process watches nothing")
 

@@ -14,11 +14,7 @@ pytestmark = pytest.mark.thorough
 GPU = "GPU-5e2b1c00-0000-4000-8000-000000000001"
 OTHER_GPU = "GPU-5e2b1c00-0000-4000-8000-000000000002"
 SLICE = "MIG-5e2b1c00-0000-4000-8000-000000000003"
-IDENTITY = {
-    "run.ai/reserve_for_gpu_index": GPU,
-    "moorage.dev/device": "3",
-    "moorage.dev/device-memory-mib": "81559",
-}
+IDENTITY = {"run.ai/reserve_for_gpu_index": GPU, "moorage.dev/device": "3", "moorage.dev/device-memory-mib": "81559"}
 POD = f"{NAMESPACE}/{NAME}"
 
 

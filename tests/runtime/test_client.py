@@ -13,13 +13,16 @@ import pytest
 import yaml
 
 from cli.main import main
-from kube.client.config import Credentials
+from kube.client.config import ConfigError, Credentials
 from kube.client.http import HttpTransport
 from kube.client.http_reads import HttpReads
-from kube.client.transport import OBJECT_BYTES, Response
+from kube.client.transport import JSON, OBJECT_BYTES, Response
+from runtime import connections
 from runtime.client import Limited, named, reached
 from runtime.options import connection
 from runtime.options.connection import Where
+from runtime.process import listening
+from runtime.settings.common import Connection
 from runtime.text import BadInput
 
 COMMANDS = ("inspect", "check", "check-kai", "clean-nodes", "upgrade-crds", "top", "ui")
@@ -111,11 +114,7 @@ async def test_a_token_file_is_the_whole_identity(own: Path) -> None:
 async def test_somebody_is_impersonated_with_groups_instead_of_whom_the_kubeconfig_names() -> None:
     assert (await named(Where())).headers == (("Impersonate-User", "jane"),)
     found = await named(Where(act_as="jack", act_as_groups=("dev", "ops")))
-    assert found.headers == (
-        ("Impersonate-User", "jack"),
-        ("Impersonate-Group", "dev"),
-        ("Impersonate-Group", "ops"),
-    )
+    assert found.headers == (("Impersonate-User", "jack"), ("Impersonate-Group", "dev"), ("Impersonate-Group", "ops"))
 
 
 @pytest.mark.usefixtures("own")
@@ -162,13 +161,14 @@ class Noting:
         query: Mapping[str, str],
         body: bytes | None = None,
         content_type: str = "application/json",
+        accept: str = JSON,
         timeout_s: float,
         most_bytes: int = OBJECT_BYTES,
     ) -> Response:
         self.limits.append(timeout_s)
         return Response(200, {}, b"{}")
 
-    def stream(self, path: str, *, query: Mapping[str, str], timeout_s: float) -> Any:
+    def stream(self, path: str, *, query: Mapping[str, str], accept: str = JSON, timeout_s: float) -> Any:
         self.limits.append(timeout_s)
 
 
@@ -224,3 +224,25 @@ def with_proxy(path: Path, proxy: str) -> str:
     }
     path.write_text(yaml.safe_dump(config), encoding="utf-8")
     return str(path)
+
+
+async def test_a_component_does_not_take_somebodys_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".kube").mkdir()
+    (tmp_path / ".kube" / "config").write_text("{}", encoding="utf-8")
+    with pytest.raises(ConfigError, match="not in a cluster"):
+        await connections.credentials(Connection())
+
+
+def test_an_address_that_is_taken_is_refused_in_one_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = taken.getsockname()
+        with pytest.raises(BadInput, match=f"--inspect-address: 127.0.0.1:{address[1]}: ") as caught:
+            listening("--inspect-address", address)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_without_an_address_nothing_listens() -> None:
+    assert listening("--inspect-address", None) is None

@@ -3,10 +3,10 @@ from __future__ import annotations
 import gc
 
 import anyio
-import pytest
 
 from runtime.process import HARDLY_EVER, lasting, rare_collections, trim_now_and_then
-from tests.conftest import AnyioBackend
+
+VIRTUAL_TIME = True
 
 
 class _Musl:
@@ -22,11 +22,6 @@ class _Counting:
     def malloc_trim(self, pad: int) -> int:
         self.asked.append(pad)
         return 1
-
-
-@pytest.fixture(scope="module")
-def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
-    return virtual_anyio_backend
 
 
 async def test_free_pages_are_given_back_once_a_minute() -> None:

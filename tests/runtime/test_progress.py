@@ -9,12 +9,8 @@ import pytest
 
 from runtime.output import Progress
 from tests.cli.terminal import Terminal, Watch
-from tests.conftest import AnyioBackend
 
-
-@pytest.fixture(scope="module")
-def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
-    return virtual_anyio_backend
+VIRTUAL_TIME = True
 
 
 def lines(out: io.StringIO, *, until_s: int) -> str:
@@ -28,12 +24,7 @@ def lines(out: io.StringIO, *, until_s: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("until_s", "said"),
-    [
-        (2, ""),
-        (3, "moorage: 2 ...\n"),
-        (13, "moorage: 2 ...\nmoorage: 7 ...\nmoorage: 12 ...\n"),
-    ],
+    ("until_s", "said"), [(2, ""), (3, "moorage: 2 ...\n"), (13, "moorage: 2 ...\nmoorage: 7 ...\nmoorage: 12 ...\n")]
 )
 def test_nothing_is_said_for_two_seconds_and_then_a_line_every_five(until_s: int, said: str) -> None:
     assert lines(Terminal(), until_s=until_s) == said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -22,8 +23,15 @@ from kube.client.http import CONNECTIONS
 from kube.client.resources import PODS
 from kube.events import EventRecorder
 from runtime.replicas import Own, run_replica
+from runtime.scheduler_pods import CONFIG, POOL, TAINT_RULES, SchedulerPods, Unsure
 from runtime.settings.common import Replica as Options
-from wire.core import ObjectReference
+from runtime.settings.declaration import declared
+from runtime.settings.kinds import SWITCH
+from runtime.settings.scheduler import SchedulerOptions
+from runtime.versions import IMAGE, LABEL, NOWHERE, Component, components
+from wire import names
+from wire.api_groups import Lease, LeaseSpec
+from wire.core import Condition, Container, ObjectMeta, ObjectReference, Pod, PodSpec, PodStatus
 
 KAI = {
     "metadata": {"name": "binder", "namespace": "kai-scheduler", "uid": "u", "labels": {"app": "binder"}},
@@ -150,6 +158,7 @@ async def serving(handler: Callable[[web.Request], Awaitable[web.StreamResponse]
         await runner.cleanup()
 
 
+@pytest.mark.thorough
 async def test_a_leader_renews_its_lease_while_every_connection_of_its_work_hangs(tmp_path: Path) -> None:
     server, stop = Server(), anyio.Event()
     token = tmp_path / "token"
@@ -200,3 +209,183 @@ async def test_what_was_reported_last_is_written_before_the_process_ends(tmp_pat
         with anyio.fail_after(120):
             await run_replica(options, stop, own=own, make=lambda _, events, *__: Telling(events, stop))
     assert server.events == 100
+
+
+# What pods of schedulers say of their settings.
+
+VARIABLE = "MOORAGE_SCHEDULER_DEVICE_TAINT_RULES"
+FLAG = "--device-taint-rules"
+UIDS = itertools.count()
+POOL_FLAG = "--partition-label-value"
+POOL_VARIABLE = "MOORAGE_SCHEDULER_PARTITION_LABEL_VALUE"
+
+
+def written(*arguments: str, phase: str = "Running", component: str = "scheduler", **more: Any) -> Pod:
+    """A pod as the chart writes it."""
+    meta = {
+        "name": "s",
+        "uid": f"uid-{next(UIDS)}",
+        "namespace": more.pop("namespace", names.SYSTEM_NAMESPACE),
+        **more.pop("metadata", {}),
+    }
+    container = {"name": component, "args": [component, *arguments], **more}
+    labels = {"app.kubernetes.io/name": "moorage", "app.kubernetes.io/component": component}
+    made = {"metadata": {**meta, "labels": labels}, "spec": {"containers": [container]}, "status": {"phase": phase}}
+    return msgspec.convert(made, Pod)
+
+
+def said(*pods: Pod, pool: str = "") -> bool | Unsure:
+    found = SchedulerPods()
+    for each in pods:
+        found.note(each)
+    return found.follow_taint_rules(pool, {each.metadata.uid for each in pods})
+
+
+def test_these_are_settings_of_the_scheduler() -> None:
+    found = {each.key: each for each in declared(SchedulerOptions)}
+    assert found[TAINT_RULES].setting.kind is SWITCH
+    assert (found[TAINT_RULES].default, found[POOL].default, found[CONFIG].default) == (False, "", "")
+    assert (found[TAINT_RULES].flag, found[TAINT_RULES].variable("scheduler")) == (FLAG, VARIABLE)
+    assert (found[POOL].flag, found[POOL].variable("scheduler")) == (POOL_FLAG, POOL_VARIABLE)
+
+
+@pytest.mark.parametrize(
+    ("pod", "expected"),
+    [
+        (written(), False),
+        (written(FLAG), True),
+        (written(f"{FLAG}=true"), True),
+        (written(FLAG, "true"), True),
+        (written(FLAG, "false", "--log-level=info"), False),
+        (written(FLAG, "--log-level=info"), True),
+        (written(f"{FLAG}=true", f"{FLAG}=false"), False),
+        (written(f"{FLAG}=perhaps"), Unsure.ELSEWHERE),
+        (written(f"{FLAG}-not=true"), False),
+        (written(env=[{"name": VARIABLE, "value": "true"}]), True),
+        (written(f"{FLAG}=false", env=[{"name": VARIABLE, "value": "true"}]), False),
+        (
+            written(env=[{"name": VARIABLE, "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}]),
+            Unsure.ELSEWHERE,
+        ),
+        (written(envFrom=[{"configMapRef": {"name": "c"}}]), Unsure.ELSEWHERE),
+        (written("--config=/etc/moorage.yaml"), Unsure.ELSEWHERE),
+        (written("--config=/etc/moorage.yaml", FLAG), Unsure.ELSEWHERE),
+        (written("--config=/etc/moorage.yaml", FLAG, f"{POOL_FLAG}="), True),
+        (written(args=[], command=["moorage", "scheduler", FLAG]), True),
+    ],
+)
+def test_the_command_line_goes_before_the_environment_and_what_lies_elsewhere_is_not_known(
+    pod: Pod, expected: bool | Unsure
+) -> None:
+    assert said(pod) is expected
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        written(FLAG, component="binder"),
+        written(FLAG, namespace="team-a"),
+        written(FLAG, phase="Succeeded"),
+        written(FLAG, phase="Failed"),
+        written(FLAG, metadata={"deletionTimestamp": "2026-11-27T04:00:00Z"}),
+        written(FLAG, args=["sleep"]),
+    ],
+)
+def test_pods_that_are_no_running_scheduler_say_nothing(pod: Pod) -> None:
+    assert said(pod) is Unsure.UNSEEN
+    assert said(pod, written()) is False
+
+
+def test_pods_that_differ_say_nothing_as_while_they_are_replaced() -> None:
+    assert said(written(), written(FLAG)) is Unsure.DIFFER
+
+
+def test_each_node_pool_has_a_scheduler_of_its_own() -> None:
+    pods = (written(), written(f"{POOL_FLAG}=blue", FLAG))
+    assert [said(*pods, pool=pool) for pool in ("", "blue", "red")] == [False, True, Unsure.UNSEEN]
+
+
+POOL_ELSEWHERE = {"name": POOL_VARIABLE, "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        written("--config=/etc/blue.yaml", f"{FLAG}=false"),
+        written(f"{FLAG}=false", env=[POOL_ELSEWHERE]),
+        written(f"{FLAG}=false", envFrom=[{"configMapRef": {"name": "c"}}]),
+    ],
+)
+def test_a_pod_whose_node_pool_is_said_elsewhere_is_not_taken_for_one_of_the_default_pool(other: Pod) -> None:
+    assert said(written(FLAG), other) is True
+    assert said(written(f"{POOL_FLAG}=blue", FLAG), other) is Unsure.ELSEWHERE
+
+
+def test_pods_that_a_list_broken_off_had_count_only_if_the_next_one_has_them_too() -> None:
+    found, before, after = SchedulerPods(), written(), written(FLAG)
+    found.note(before)
+    found.note(after)
+    assert found.follow_taint_rules("", {after.metadata.uid}) is True
+    found.note(written(FLAG, phase="Succeeded", metadata={"uid": after.metadata.uid}))
+    assert found.follow_taint_rules("", {after.metadata.uid}) is Unsure.UNSEEN
+
+
+# Versions of components are read from labels of pods, from images, and from leases.
+
+
+def pod(
+    name: str,
+    component: str,
+    version: str = "",
+    *,
+    image: str = "r/moorage:0.1.0",
+    is_ready: bool = False,
+    phase: str = "Running",
+) -> Pod:
+    labels = {"app.kubernetes.io/component": component, "app.kubernetes.io/version": version}
+    return Pod(
+        metadata=ObjectMeta(name=name, labels={key: value for key, value in labels.items() if value}),
+        spec=PodSpec(containers=[Container(name="main", image=image)]),
+        status=PodStatus(phase=phase, conditions=[Condition(type="Ready", status=str(is_ready))]),
+    )
+
+
+def lease(component: str, host: str = "") -> Lease:
+    holder = f"{host}_0123456789abcdef" if host else ""
+    return Lease(metadata=ObjectMeta(name=f"moorage-{component}"), spec=LeaseSpec(holder_identity=holder))
+
+
+def test_pods_of_one_version_are_counted_with_the_one_that_leads() -> None:
+    pods = [pod("s-1", "scheduler", "1", is_ready=True), pod("s-2", "scheduler", "1")]
+    assert components(pods, [lease("scheduler", "s-2")]) == [
+        Component(name="scheduler", version="1", source=LABEL, image="r/moorage:0.1.0", pods=2, ready=1, leader="s-2")
+    ]
+
+
+def test_an_update_that_is_under_way_has_two_versions() -> None:
+    pods = [pod("b-2", "binder", "2", image="r/m:2"), pod("b-1", "binder", "1", image="r/m:1")]
+    found = components(pods, [lease("binder", "b-1")])
+    assert [(each.version, each.leader) for each in found] == [("1", "b-1"), ("2", "")]
+
+
+@pytest.mark.parametrize(
+    ("image", "version", "source"),
+    [
+        ("moorage:0.2", "0.2", IMAGE),
+        ("host:5000/moorage:0.2@sha256:0", "0.2", IMAGE),
+        ("host:5000/moorage", "", ""),
+        ("moorage@sha256:0", "", ""),
+    ],
+)
+def test_without_a_label_the_tag_of_the_image_tells(image: str, version: str, source: str) -> None:
+    (found,) = components([pod("a", "admission", image=image)], [])
+    assert (found.version, found.source) == (version, source)
+
+
+def test_what_runs_outside_of_pods_is_known_by_its_lease_alone() -> None:
+    found = components([], [lease("scheduler", "laptop"), lease("binder"), lease("other", "x")])
+    assert found == [Component(name="scheduler", version="", source=NOWHERE, leader="laptop")]
+
+
+def test_pods_that_ended_do_not_count() -> None:
+    assert components([pod("c", "crds", "1", phase="Succeeded")], []) == []

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.main import main, plugin_parser
+from cli.commands import plugin_parser
+from cli.main import main
 from runtime.output import lets_all_through, write
+from tests.quick import few
 from ui.commands import inspect
 from ui.inspect.survey import Found, survey
 from wire import names
@@ -91,10 +93,13 @@ def test_what_clusters_say_is_told(form: list[str], terminal: Terminal) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [
-        ["simulate", "--nodes", "1x2x24GiB", "examples/01-fraction-pair.yaml"],
-        ["top", "--simulate", "--nodes", "1x2x24GiB", "--once"],
-    ],
+    few(
+        [
+            ["simulate", "--nodes", "1x2x24GiB", "examples/01-fraction-pair.yaml"],
+            ["top", "--simulate", "--nodes", "1x2x24GiB", "--once"],
+        ],
+        2,
+    ),
     ids=lambda command: command[0],
 )
 def test_what_is_drawn_is_drawn(command: list[str], terminal: Terminal) -> None:

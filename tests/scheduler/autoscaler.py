@@ -79,7 +79,7 @@ class Autoscaled:
         """How many of the spare machines it takes so that all unschedulable pods fit, as far as they can."""
         room = {node.metadata.name: (_capacity(node), node.metadata.labels or {}) for node in nodes}
         for pod in pods:
-            if pod.spec.node_name in room and pod.status.phase not in {names.SUCCEEDED, names.FAILED}:
+            if pod.spec.node_name in room and pod.status.phase not in names.ENDED_PHASES:
                 _take(room, pod.spec.node_name, pod)
         coming = 0
         for pod in filter(_is_unschedulable, pods):

@@ -15,16 +15,10 @@ from scheduler.core.model.plan import Plan
 from scheduler.cycle import MOST_S, TIMES, BatchingWindow
 from simulator.clock import VirtualTimeLoop
 from simulator.components import Parts
-from tests.conftest import AnyioBackend
 from tests.scheduler.stage import create, phases, pod, settle, stage
 
 LEAST_S = 0.004
 TAKES_S = 0.02
-
-
-@pytest.fixture(scope="module")
-def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
-    return virtual_anyio_backend
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
+import anyio
 import pytest
 
+from kube.client.api import Api
+from kube.client.clock import Clock
 from kube.client.resources import KUEUE_TOPOLOGIES, NODES, POD_GROUPS, TOPOLOGIES
+from kube.events import EventRecorder
+from scheduler.app import Scheduler
+from scheduler.core.cluster import Cluster
 from simulator.apiserver.types import custom
+from simulator.components import Parts
 from simulator.world import World
+from tests.scheduler.conditions.queues import create_queue, gpus, use
+from tests.scheduler.core.stories.test_adding_a_filter import MOST, NOISE, WITH_QUIET
+from tests.scheduler.preemption.wholestage import cluster
 from tests.scheduler.stage import TEAM, bound, create, create_gang, find, pod, settle, stage, waits_because
 
 RACK = "example.com/rack"
@@ -41,17 +52,6 @@ async def _asks(world: World, group: str, **asked: str) -> None:
 
 def _members(count: int, gpus: int = 1) -> list[dict[str, Any]]:
     return [pod(f"m{number}", gpus=gpus) for number in range(count)]
-
-
-async def test_a_gang_with_a_required_level_runs_in_one_rack() -> None:
-    async with stage("4x2x80GiB") as world:
-        racks = await _in_racks(world, "a", "b", "b", "c")
-        await _topology(world)
-        await create_gang(world, "g", 4)
-        await _asks(world, "g", requiredTopologyLevel="rack")
-        await create(world, *({**each, **_of("g", each)} for each in _members(4)))
-        await settle(20)
-        assert {racks[find(world, f"m{number}")["spec"]["nodeName"]] for number in range(4)} == {"b"}
 
 
 async def test_a_gang_waits_for_a_rack_and_says_which_has_most_room() -> None:
@@ -91,20 +91,44 @@ async def test_a_gang_runs_in_a_rack_of_kueues_topology_a_minute_after_it_is_cre
         assert {racks[find(world, f"m{number}")["spec"]["nodeName"]] for number in range(4)} == {"b"}
 
 
-async def test_a_gang_waits_for_its_topology_and_starts_once_it_is_created() -> None:
-    async with stage("2x2x80GiB") as world:
-        await _in_racks(world, "a", "a")
-        await create_gang(world, "g", 4)
-        await _asks(world, "g", requiredTopologyLevel=RACK)
-        await create(world, *({**each, **_of("g", each)} for each in _members(4)))
-        await settle(20)
-        assert waits_because(world, "m0").startswith("topology hall doesn't exist")
-        await _topology(world)
-        await settle(20)
-        assert bound(world) == {"m0", "m1", "m2", "m3"}
-
-
 def _of(group: str, each: dict[str, Any]) -> dict[str, Any]:
     """The metadata of a pod that is a member of a gang."""
     annotations = {**each["metadata"]["annotations"], "pod-group-name": group}
     return {"metadata": {**each["metadata"], "annotations": annotations}}
+
+
+# A filter that only a test knows, in a whole simulated cluster: what pods say, and when they are bound.
+
+
+def _with_quiet(api: Api, *, settings: Any, clock: Clock, rng: random.Random, events: EventRecorder) -> Scheduler:
+    cluster = Cluster(settings.decisions, WITH_QUIET)
+    return Scheduler(api, settings=settings, clock=clock, rng=rng, events=events, cluster=cluster)
+
+
+async def test_a_pod_waits_in_the_words_of_a_new_filter_until_it_lets_the_pod_on_a_node() -> None:
+    async with stage("1x2x80GiB", parts=Parts(scheduler=_with_quiet)) as world:
+        await create(world, pod("light", gpus=1, annotations={MOST: "50"}), pod("heavy", gpus=1))
+        await settle()
+        assert bound(world) == {"heavy"}
+        assert "1 node(s) are too loud" in waits_because(world, "light")
+        (node,) = (await world.api.list(NODES)).items
+        await world.api.patch(NODES, node.metadata.name, {"metadata": {"labels": {NOISE: "40"}}})
+        await settle()
+        assert bound(world) == {"heavy", "light"}
+
+
+# Room is made in a whole simulated cluster, when it may be.
+
+
+async def test_a_minimum_runtime_is_counted_by_the_wall_clock_and_room_is_made_when_it_is_over() -> None:
+    async with cluster("1x1x80GiB") as world:
+        await create_queue(world, "a", resources=gpus(quota=1))
+        await create_queue(world, "b", reclaimMinRuntime="1m")
+        await use(world, "b", "theirs")
+        await settle()
+        assert bound(world) == {"theirs"}
+        await use(world, "a", "mine")
+        await anyio.sleep(40)
+        assert bound(world) == {"theirs"}
+        await anyio.sleep(40)
+        assert bound(world) == {"mine"}

@@ -42,22 +42,6 @@ def _node_of(world: World, name: str) -> str:
     return str(find(world, name)["spec"].get("nodeName", ""))
 
 
-async def test_each_scheduler_binds_its_own_pods_to_its_own_nodes() -> None:
-    async with _divided() as world:
-        pods = [stage.pod("p", gpus=1), share("s"), _of_a(stage.pod("pa", gpus=1)), _of_a(share("sa"))]
-        await create(world, *pods)
-        await settle()
-        assert {name: _node_of(world, name) for name in ("p", "s", "pa", "sa")} == {
-            "p": NODE,
-            "s": NODE,
-            "pa": NODE_A,
-            "sa": NODE_A,
-        }
-        assert {entry.name for entry in writes(world, "scheduler-a", "pods", "binding")} == {"pa"}
-        assert {entry.name for entry in writes(world, "scheduler", "pods", "binding")} == {"p"}
-        assert len(writes(world, "scheduler-a", "bindrequests", verb="create")) == 1
-
-
 async def test_why_a_pod_waits_is_said_by_its_scheduler_alone() -> None:
     async with _divided() as world:
         await create(world, stage.pod("p", gpus=3), _of_a(stage.pod("pa", gpus=3)))
@@ -82,6 +66,34 @@ async def test_a_gang_is_told_in_the_condition_of_its_pool_and_gets_its_label() 
         assert find(world, "p0")["metadata"]["labels"][KEY] == "a"
 
 
+async def test_a_scheduler_that_is_killed_costs_the_other_pool_nothing() -> None:
+    async with _divided("2x4x80GiB") as world:
+        world.scheduler.crash()
+        await create(world, *(_of_a(stage.pod(f"pa{i}", gpus=1)) for i in range(3)), _of_a(share("sa")))
+        await create(world, stage.pod("p", gpus=1))
+        await settle(5)
+        assert bound(world) == {"pa0", "pa1", "pa2", "sa"}
+        await world.restart(world.scheduler)
+        await settle()
+        assert bound(world) == {"pa0", "pa1", "pa2", "sa", "p"}
+
+
+async def test_each_scheduler_binds_its_own_pods_to_its_own_nodes() -> None:
+    async with _divided() as world:
+        pods = [stage.pod("p", gpus=1), share("s"), _of_a(stage.pod("pa", gpus=1)), _of_a(share("sa"))]
+        await create(world, *pods)
+        await settle()
+        assert {name: _node_of(world, name) for name in ("p", "s", "pa", "sa")} == {
+            "p": NODE,
+            "s": NODE,
+            "pa": NODE_A,
+            "sa": NODE_A,
+        }
+        assert {entry.name for entry in writes(world, "scheduler-a", "pods", "binding")} == {"pa"}
+        assert {entry.name for entry in writes(world, "scheduler", "pods", "binding")} == {"p"}
+        assert len(writes(world, "scheduler-a", "bindrequests", verb="create")) == 1
+
+
 async def test_queues_of_a_pool_are_its_schedulers() -> None:
     async with _divided() as world:
         limited = {"resources": {"gpu": {"quota": 0, "limit": 1}, "cpu": {"limit": -1}, "memory": {"limit": -1}}}
@@ -95,12 +107,40 @@ async def test_queues_of_a_pool_are_its_schedulers() -> None:
         await create(world, *pods.values())
         await settle(30)
         assert bound(world) == {"in-a", "in-none"}
-        assert "of-none" in waits_because(world, "wrong")
+        assert waits_because(world, "wrong") == "Queue of-none belongs to node pool default; the pod is in a"
         for name in ("of-a", "of-none"):
             queue_read = await world.api.get(QUEUES, name)
             assert (queue_read.status.allocated or {}).get(names.GPU_RESOURCE) == "1"
         assert {entry.name for entry in writes(world, "scheduler-a", "queues", "status")} == {"of-a"}
         assert {entry.name for entry in writes(world, "scheduler", "queues", "status")} == {"of-none"}
+
+
+async def test_a_pod_whose_queue_is_of_another_pool_waits_until_it_is_of_its_own() -> None:
+    async with _divided() as world:
+        free = {"resources": {each: {"quota": 0, "limit": -1} for each in ("gpu", "cpu", "memory")}}
+        for name, parent, labels in (("top", "", A), ("low", "top", A), ("of-a", "", A), ("default-queue", "", {})):
+            queue = {"metadata": {"name": name, "labels": labels}, "spec": {**free, "parentQueue": parent}}
+            await world.api.create(QUEUES, {"apiVersion": QUEUES.api_version, "kind": QUEUES.kind, **queue})
+        wanted = stage.pod("p", gpus=1)
+        wanted["metadata"]["labels"] = {names.QUEUE_LABEL: "low"}
+        await create(world, wanted)
+        await settle(30)
+        assert waits_because(world, "p") == "Queue low belongs to node pool a; the pod is in default"
+        await world.api.patch(QUEUES, "low", {"metadata": {"labels": {KEY: None}}})
+        await settle(30)
+        parent = "queue top, a parent of it, belongs to node pool a; low is in default"
+        assert waits_because(world, "p") == f"Queue low can't be used: {parent}"
+        await world.api.patch(QUEUES, "top", {"metadata": {"labels": {KEY: None}}})
+        await settle(30)
+        assert bound(world) == {"p"}
+        late = stage.pod("late", gpus=1)
+        late["metadata"]["labels"] = {names.QUEUE_LABEL: "low", **A}
+        await create(world, late)
+        await settle(30)
+        assert waits_because(world, "late") == "Queue low belongs to node pool default; the pod is in a"
+        await world.api.delete(QUEUES, "low")
+        await settle(30)
+        assert waits_because(world, "late") == "Queue low does not exist"
 
 
 async def test_a_node_that_changes_pools_keeps_what_runs_there_and_takes_nobody_for_a_while() -> None:
@@ -119,18 +159,6 @@ async def test_a_node_that_changes_pools_keeps_what_runs_there_and_takes_nobody_
         assert bound(world) == {"stays", "half", "full", "next"}
         assert _node_of(world, "next") == NODE
         assert "another node pool" in waits_because(world, "late")
-
-
-async def test_a_scheduler_that_is_killed_costs_the_other_pool_nothing() -> None:
-    async with _divided("2x4x80GiB") as world:
-        world.scheduler.crash()
-        await create(world, *(_of_a(stage.pod(f"pa{i}", gpus=1)) for i in range(3)), _of_a(share("sa")))
-        await create(world, stage.pod("p", gpus=1))
-        await settle(5)
-        assert bound(world) == {"pa0", "pa1", "pa2", "sa"}
-        await world.restart(world.scheduler)
-        await settle()
-        assert bound(world) == {"pa0", "pa1", "pa2", "sa", "p"}
 
 
 @pytest.mark.parametrize("is_gang", [True, False])

@@ -11,9 +11,9 @@ import pytest
 from gpu import bind_request as handover
 from gpu.bind_request import Foreign, Handover, PlannedDevice
 from gpu.book import Book, DeviceFull, Entry
+from gpu.container_devices import ANY_DEVICE, Pin
 from gpu.grant import DeviceGrant, Grant
 from gpu.limits import Cap, MemoryCaps
-from gpu.pinning import ANY_DEVICE, Pin
 from gpu.request import ContainerKind, ContainerRef, ContainerRequest, FractionAsk, GpuRequest, MemoryAsk
 from gpu.translation import Cards, Translation, Wishes
 from sharing import attempt as attempts
@@ -51,8 +51,7 @@ def test_a_bound_pod_has_the_label_of_its_node_pool(node_pool: str, labels: dict
 
 
 @pytest.mark.parametrize(
-    ("caps", "written"),
-    [((), [(0, 0), (0, 0)]), ((Cap(100, 0), Cap(0, HALF)), [(100, 0), (0, HALF)])],
+    ("caps", "written"), [((), [(0, 0), (0, 0)]), ((Cap(100, 0), Cap(0, HALF)), [(100, 0), (0, HALF)])]
 )
 def test_each_entry_of_an_attempt_has_the_cap_of_its_own_device(
     caps: tuple[Cap, ...], written: list[tuple[int, int]]

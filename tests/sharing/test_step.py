@@ -60,14 +60,7 @@ def test_a_joined_group_is_not_joined_again() -> None:
     assert one(before, world(two)).actions == (Join("h"),)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"phase": "Pending"},
-        {"uuid": ""},
-        {"alive": False},
-    ],
-)
+@pytest.mark.parametrize("change", [{"phase": "Pending"}, {"uuid": ""}, {"alive": False}])
 def test_a_device_that_is_not_known_yet_is_waited_for(change: Mapping[str, object]) -> None:
     held = msgspec.structs.replace(reservation("g", ONE), **change)
     before = state(joined=joined(ONE))
@@ -246,9 +239,7 @@ def test_a_disputed_device_is_looked_at_again_until_the_time_is_over() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked_mib", "card_mib"),
-    [(0, 24576), (8192, 0)],
-    ids=["a share was asked", "the card's memory is not known"],
+    ("asked_mib", "card_mib"), [(0, 24576), (8192, 0)], ids=["a share was asked", "the card's memory is not known"]
 )
 def test_what_was_joined_for_is_granted_where_memory_can_not_be_compared(asked_mib: int, card_mib: int) -> None:
     asks = attempt(devices=(PlannedDevice("g", made.HALF, mem_mib=asked_mib),))

@@ -133,7 +133,7 @@ async def _seen(world: World) -> Seen:
     raw = stage.find(world, "p")
     pod = msgspec.convert(raw, Pod)
     node = world.nodes[pod.spec.node_name] if pod.spec.node_name else None
-    starts = [each for each in world.nodes.witness.history if isinstance(each, Started)]
+    starts = [each for each in world.nodes.ground_truth.history if isinstance(each, Started)]
     started = {each.container: each for each in starts if each.pod_uid == pod.metadata.uid}
     return Seen(
         pod=raw,

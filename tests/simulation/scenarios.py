@@ -244,11 +244,7 @@ SCENARIOS: Final = (
         probe=(pod("probe", gpus=1),),
     ),
     Scenario(
-        name="a first share",
-        shapes=("1x1x80GiB",),
-        act=making(share("a")),
-        ends=_running("a"),
-        probe=(share("probe"),),
+        name="a first share", shapes=("1x1x80GiB",), act=making(share("a")), ends=_running("a"), probe=(share("probe"),)
     ),
     Scenario(
         name="a first share by ConfigMaps",
@@ -432,12 +428,7 @@ SCENARIOS: Final = (
         name="withdrawn: another scheduler has come, and the pod is edited",
         shapes=("1x1x80GiB",),
         act=slow_nodes(
-            3.0,
-            after(
-                0.5,
-                _both(a_new_scheduler, editing("a", {names.GPU_FRACTION: "0.7"})),
-                first=making(share("a")),
-            ),
+            3.0, after(0.5, _both(a_new_scheduler, editing("a", {names.GPU_FRACTION: "0.7"})), first=making(share("a")))
         ),
         ends=_running("a"),
         probe=(share("probe", "0.3"),),
@@ -461,8 +452,7 @@ SCENARIOS: Final = (
         name="two gangs of which only one fits",
         shapes=("1x3x80GiB",),
         act=_both(
-            gang(2, share("m0", "0.7"), share("m1", "0.7")),
-            gang(2, share("n0", "0.7"), share("n1", "0.7"), name="h"),
+            gang(2, share("m0", "0.7"), share("m1", "0.7")), gang(2, share("n0", "0.7"), share("n1", "0.7"), name="h")
         ),
         ends={},
         rivals=frozenset({"m0 m1", "n0 n1"}),

@@ -26,9 +26,10 @@ from simulator.components import Parts
 from simulator.nodes import shape
 from simulator.replicas import SCHEDULER
 from simulator.world import World, WorldSettings
-from tests.conftest import AnyioBackend
 from tests.scheduler.stage import TEAM, create, pod, share
 from tests.whole import IS_WHOLE
+
+VIRTUAL_TIME = True
 
 pytestmark = pytest.mark.thorough
 
@@ -50,11 +51,6 @@ _BORDERS = (
 )
 
 
-@pytest.fixture(scope="module")
-def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
-    return virtual_anyio_backend
-
-
 def _sizes(root: object) -> dict[str, int]:
     """How much is in all tables of each kind that are reached from a component."""
     sizes: dict[str, int] = {}
@@ -67,8 +63,8 @@ def _sizes(root: object) -> dict[str, int]:
         seen.add(id(found))
         parts = list(_parts(found))
         if isinstance(found, dict | list | set | deque):
-            holder = next((type(part).__name__ for part in parts if isinstance(part, msgspec.Struct)), "plain")
-            kind = f"{type(found).__name__} of {holder}"
+            nominee = next((type(part).__name__ for part in parts if isinstance(part, msgspec.Struct)), "plain")
+            kind = f"{type(found).__name__} of {nominee}"
             sizes[kind] = sizes.get(kind, 0) + len(found)
         todo.extend(parts)
     return sizes

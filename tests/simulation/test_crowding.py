@@ -14,7 +14,7 @@ from verification.hostile.crowding import BUDGET, WITH_ROOM, Budget, crowded
 pytestmark = pytest.mark.thorough
 
 _PODS = 300 if IS_WHOLE else 150
-#: Beside this many a walk over the backlog is found: a pod costs 27,000 lines, where 16,000 are allowed.
+#: Beside this many a walk over the scheduling queue is found: a pod costs 27,000 lines, where 16,000 are allowed.
 _WALKED = 120
 #: A crowd for what does not depend on its size.
 _FEW = 30 if IS_WHOLE else 12
@@ -41,7 +41,7 @@ def test_the_same_holds_where_pods_are_evicted_for_others() -> None:
     assert meter.most > WITH_ROOM.turn // 4, "the budget is not near what is done"
 
 
-def test_a_walk_over_the_backlog_at_each_event_is_found() -> None:
+def test_a_walk_over_the_scheduling_queue_at_each_event_is_found() -> None:
     found = crowded(_WALKED, parts=deciding_on(WalksTheBacklog)).found
     assert [text for text in (violation.text for violation in found) if text.startswith("pod modest/second cost")]
 

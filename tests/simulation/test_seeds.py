@@ -13,12 +13,10 @@ import pytest
 
 from tests.simulation.digests import Kind, in_another_process
 from tests.whole import IS_WHOLE
-from verification.hostile.marks import missing
+from verification.hostile.coverage_marks import missing
 from verification.hostile.queue_actions import CreateQueue
 from verification.hostile.run import Outcome, run
 from verification.hostile.scenario import Scenario, Script, encode, scenario_of
-
-pytestmark = pytest.mark.thorough
 
 #: Seeds run until all marks are reached: the fewest, and the most.
 _LEAST, _MOST = 130 if IS_WHOLE else 16, 130
@@ -76,7 +74,7 @@ def _contended(scenario: Scenario) -> bool:
     return any(isinstance(action, CreateQueue) and action.name == "q-0" for action in scenario.actions)
 
 
-def test_where_teams_take_from_each_other_room_is_made_and_holders_come_to_run() -> None:
+def test_where_teams_take_from_each_other_room_is_made_and_nominees_come_to_run() -> None:
     contended = [seed for seed in _ORDER[:_LEAST] if _contended(scenario_of(seed))]
     made = [_ran(seed).room for seed in contended[:_CONTENDED]]
     assert len(made) == _CONTENDED

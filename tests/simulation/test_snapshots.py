@@ -23,7 +23,7 @@ from scheduler.app import Scheduler
 from scheduler.core.assumed.attempts import NONE_YET
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert.nodes import node_record
-from scheduler.core.convert.queues import queue_record
+from scheduler.core.convert.pod_groups import queue_record
 from scheduler.core.decide.allowance import LIMITS, Limits
 from scheduler.core.decide.decide import Answer, answer_as_if
 from scheduler.core.model.plan import Entry, Explain, Nominate, Plan, placements
@@ -95,7 +95,7 @@ class Stored:
         }
         record = self.record(wall_s)
         room = None if record is None else nomination_record.written(record)
-        head = Saved(kind=KIND, version=VERSION, taken_at=rfc3339(wall_s * 10**9), room=room)
+        head = Saved(kind=KIND, version=VERSION, taken_at=rfc3339(wall_s * 10**9), nominations=room)
         return msgspec.structs.replace(head, **lists)
 
 
@@ -117,7 +117,7 @@ class Compared(Cluster):
             self.compare(found, now_ns, wall_s)
         else:
             found = None
-        has_looked = self.backlog.berths.next_ns is not None
+        has_looked = self.scheduling_queue.reserves.next_ns is not None
         plan = super().decide(now_ns, limits, wall_s=wall_s)
         self.counts["decisions"] += not is_known
         if found is not None and not has_looked:
@@ -128,7 +128,7 @@ class Compared(Cluster):
     def has_no_past(self, wall_s: int) -> bool:
         """Whether nothing is known here that the API does not show."""
         record = self.stored.record(wall_s) or Record()
-        commits, facts = self.commits, self._room_facts
+        commits, facts = self.commits, self._preemption_facts
         reasons = {
             "pool": self.settings.pool is not None,
             "attempts": any(commits._attempts.of(uid) != NONE_YET for uid in self._pods.records),
@@ -137,7 +137,7 @@ class Compared(Cluster):
             "waits": facts.takers_wait != record.waits,
             "refused": bool(facts.refused or facts.asked),
             "doubts": bool(self.joining or self._doubts or self.doubts()),
-            "berths": bool(self.backlog.berths.of),
+            "reserves": bool(self.scheduling_queue.reserves.of),
             "vanished": len(self.queues.vanished) > 0,
         }
         self.counts.update(f"not for {name}" for name, is_so in reasons.items() if is_so)
@@ -219,7 +219,7 @@ def codes(answer: Answer) -> list[tuple[str, str]]:
 
 
 def by_uid(entries: Sequence[Entry], cluster: Cluster) -> list[object]:
-    """The plan without names: placements, and nominations by holders and victims."""
+    """The plan without names: placements, and nominations by nominated pods and victims."""
     return [*_by_uid(entries, {name: node.uid for name, node in cluster._nodes.items()})]
 
 
@@ -228,8 +228,8 @@ def _by_uid(entries: Sequence[Entry], uid_of: dict[str, str]) -> Iterator[object
         yield placed.pod_uid, uid_of[placed.node], placed.devices
     for entry in entries:
         if isinstance(entry, Nominate):
-            holders = [(place.pod_uid, uid_of[place.node], place.devices) for place in entry.nomination.places]
-            yield entry.nomination.id, holders, [victim.pod_uid for victim in entry.nomination.victims]
+            nominees = [(place.pod_uid, uid_of[place.node], place.devices) for place in entry.nomination.places]
+            yield entry.nomination.id, nominees, [victim.pod_uid for victim in entry.nomination.victims]
 
 
 def compared(seed: int, counts: Counter[str], *, without: str = "") -> list[str]:

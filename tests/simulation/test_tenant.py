@@ -14,7 +14,7 @@ pytestmark = pytest.mark.thorough
 
 SEEDS = range(1, 41) if IS_WHOLE else (1, 2, 6)
 #: One in which it moves PodGroups under their pods to other queues, in queues with limits.
-_MOVES_GROUPS = 6
+_MOVES_GROUPS = 46
 
 
 @pytest.mark.parametrize("seed", SEEDS)

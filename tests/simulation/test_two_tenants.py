@@ -56,7 +56,7 @@ def test_no_text_names_an_object_of_another_namespace() -> None:
 
         world.server.faults.on_answer.append(answered)
 
-    settings = Switches(preemption=True, suggestions=True, berths_percent=50, patience_s=20.0)
+    settings = Switches(preemption=True, suggestions=True, reserved_nodes_percent=50, patience_s=20.0)
     for seed in (0, 2):
         actions = tuple(_actions(random.Random(seed)))
         scenario = Scenario(seed=seed, shapes=("1x4x80GiB",), actions=actions, settings=settings, calm_s=60.0)

@@ -62,12 +62,12 @@ class Machines:
     def seen(self, pod: Pod) -> dict[str, tuple[int, ...]]:
         """Container -> indices of the devices that its newest run saw."""
         index = {device.uuid: device.index for devices in self.nodes.devices.values() for device in devices}
-        seen = self.nodes.witness.seen_by(pod.metadata.uid)
+        seen = self.nodes.ground_truth.seen_by(pod.metadata.uid)
         return {container: tuple(index[uuid] for uuid in devices) for container, devices in seen.items()}
 
     def starts(self, pod: Pod) -> list[str]:
         """Containers in the order in which they were started."""
-        history = self.nodes.witness.history
+        history = self.nodes.ground_truth.history
         return [r.container for r in history if isinstance(r, Started) and r.pod_uid == pod.metadata.uid]
 
 
@@ -128,9 +128,5 @@ def reservation(
     labels = {"app": names.RESERVATION_APP, "runai-gpu-group": group}
     return {
         "metadata": {"name": name, "namespace": names.RESERVATION_NAMESPACE, "labels": labels},
-        "spec": {
-            "nodeName": node,
-            "serviceAccountName": names.RESERVATION_SERVICE_ACCOUNT,
-            "containers": [container],
-        },
+        "spec": {"nodeName": node, "serviceAccountName": names.RESERVATION_SERVICE_ACCOUNT, "containers": [container]},
     }

@@ -93,17 +93,17 @@ class Story:
         return self
 
     def holds(self, name: str, *devices: str) -> Story:
-        self.checker.witnessed(Held(at_s=self.now_s, node=NODE, pod_uid=f"uid-{name}", devices=devices))
+        self.checker.recorded(Held(at_s=self.now_s, node=NODE, pod_uid=f"uid-{name}", devices=devices))
         return self
 
     def frees(self, name: str) -> Story:
-        self.checker.witnessed(Freed(at_s=self.now_s, node=NODE, pod_uid=f"uid-{name}"))
+        self.checker.recorded(Freed(at_s=self.now_s, node=NODE, pod_uid=f"uid-{name}"))
         return self
 
     def starts(
         self, name: str, *devices: str, assigned: tuple[str, ...] = (), container: str = "main", node: str = NODE
     ) -> Story:
-        self.checker.witnessed(
+        self.checker.recorded(
             Started(
                 at_s=self.now_s,
                 node=node,
@@ -119,7 +119,7 @@ class Story:
         return self
 
     def stops(self, name: str, container: str = "main") -> Story:
-        self.checker.witnessed(Stopped(at_s=self.now_s, node=NODE, pod_uid=f"uid-{name}", container=container))
+        self.checker.recorded(Stopped(at_s=self.now_s, node=NODE, pod_uid=f"uid-{name}", container=container))
         return self
 
     def after(self, seconds: float) -> Story:

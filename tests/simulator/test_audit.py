@@ -15,20 +15,16 @@ from kube.client.errors import Refused, Unreachable
 from kube.client.resources import CONFIG_MAPS, PODS
 from kube.client.retry import Retry
 from scheduler.app import Scheduler
-from scheduler.core.model.preemption import RoomFacts
+from scheduler.core.model.preemption import PreemptionFacts
 from simulator.apiserver.faults import Fault
 from simulator.audit import L1_S
 from simulator.checks.evictions import Bounds
 from simulator.checks.violations import HELD, LIVENESS
 from simulator.nodes.containers import RUN_S
 from simulator.world import World
-from tests.conftest import AnyioBackend
 from tests.simulator.test_world import HALF, pods, world
 
-
-@pytest.fixture(scope="module")
-def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
-    return virtual_anyio_backend
+VIRTUAL_TIME = True
 
 
 async def rested(running: World) -> set[str]:
@@ -121,7 +117,7 @@ async def test_decisions_with_nothing_to_do_break_l5() -> None:
         async def change_once_a_second() -> None:
             for second in range(10_000):
                 await anyio.sleep(1)
-                scheduler.cache.cluster.note_room_facts(RoomFacts(version=second))
+                scheduler.cache.cluster.note_preemption_facts(PreemptionFacts(version=second))
                 scheduler.cache.wake.set()
 
         async with anyio.create_task_group() as group:

@@ -17,15 +17,11 @@ from simulator.apiserver.server import MemoryApiServer
 from simulator.apiserver.transport import MemoryTransport
 from simulator.clock import VirtualClock
 from simulator.replicas import Component
-from tests.conftest import AnyioBackend
+
+VIRTUAL_TIME = True
 
 PODS = "/api/v1/pods"
 NAMESPACES = "/api/v1/namespaces"
-
-
-@pytest.fixture(scope="module")
-def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
-    return virtual_anyio_backend
 
 
 Work = Callable[[MemoryTransport], Awaitable[None]]

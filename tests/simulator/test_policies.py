@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from simulator.policies import RESERVATION, policies
+from simulator.policies import policies
 
 TENANTS = {"moorage.dev/tenants": '{"u1":{}}'}
 
@@ -98,12 +98,3 @@ async def test_what_users_may_write(
 ) -> None:
     assert await refused(resource, operation, old=old, new=new, **more) == codes
     assert await refused(resource, operation, old=old, new=new, user="binder", **more) == []
-
-
-async def test_the_process_inside_a_reservation_tells_its_device() -> None:
-    assert await refused("pods", "UPDATE", old=HELD, new=TOLD, user=RESERVATION, **RESERVED) == []
-
-
-@pytest.mark.parametrize("user", ["system:nodes", "system:kube-controller-manager"])
-async def test_the_life_cycle_of_nodes_ends_reservations(user: str) -> None:
-    assert await refused("pods", "DELETE", old=HELD, new=None, user=user, **RESERVED) == []

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import random
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
 from admission.settings import Choices, Guard
 from admission.settings import Settings as AdmissionSettings
+from kube.client.errors import NotFound
 from kube.client.resources import PODS
 from simulator import manifests, outcome
 from simulator.checks.violations import LIVENESS, NOT_JUDGED, SAFETY
@@ -21,16 +25,15 @@ from simulator.manifests import Manifest
 from simulator.nodes import shape
 from simulator.nodes.shape import ReservationFault
 from simulator.world import World, WorldSettings
-from tests.conftest import AnyioBackend
+from tests.node.histories.keeping import written
+from tests.node.histories.scenarios import BY_HAND, WITH_MOORAGE
+from tests.node.histories.simulated import simulated
 from tests.whole import seeds
+
+VIRTUAL_TIME = True
 
 #: Nothing is broken; what is judged at rest was not looked at.
 HELD = {**dict.fromkeys(SAFETY, "held"), **dict.fromkeys(LIVENESS, NOT_JUDGED)}
-
-
-@pytest.fixture(scope="module")
-def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
-    return virtual_anyio_backend
 
 
 def world(*nodes: str, **settings: Any) -> World:
@@ -214,3 +217,76 @@ def test_the_same_seed_writes_the_same() -> None:
     first, again, other = (anyio.run(writes, seed, backend_options=loop) for seed in (5, 5, 6))
     assert first == again
     assert first != other
+
+
+# Random runs of the whole: arrivals, deletions, crashes, rejections and late events. Every invariant holds in each.
+
+
+def batches(rng: random.Random) -> list[list[Manifest]]:
+    fraction = rng.choice(["0.25", "0.3", "0.5", "0.9"])
+    drawn = [
+        pods(rng.randrange(1, 12), f'gpu-fraction: "{fraction}"', prefix="fraction"),
+        pods(rng.randrange(1, 6), 'gpu-memory: "20000"', prefix="memory"),
+        pods(rng.randrange(1, 4), limits="nvidia.com/gpu: 1", prefix="whole"),
+        pods(2, 'gpu-fraction: "0.4"', 'gpu-fraction-num-devices: "2"', prefix="two"),
+        gang(4) + pods(4, 'pod-group-name: "gang"', HALF, prefix="member"),
+    ]
+    rng.shuffle(drawn)
+    return drawn
+
+
+async def delete_one(running: World, rng: random.Random) -> None:
+    pod = rng.choice(outcome.pods(running))
+    with contextlib.suppress(NotFound):
+        await running.api.delete(PODS, pod.name, namespace=pod.namespace, grace_s=rng.choice([None, None, 0]))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", seeds(12))
+async def test_a_storm_breaks_nothing_and_leaves_nothing(seed: int) -> None:
+    rng = random.Random(seed)
+    async with world("3x4x80GiB", seed=seed, event_delay_s=rng.choice([0.0, 0.1, 1.0])) as running:
+        for batch in batches(rng):
+            await running.apply(batch)
+            await anyio.sleep(rng.random() * 2)
+            if rng.random() < 0.4:
+                await running.restart(rng.choice([running.scheduler, running.binder]), pause_s=rng.random())
+            if rng.random() < 0.3:
+                await delete_one(running, rng)
+            if rng.random() < 0.2:
+                running.nodes[f"node-{rng.randrange(3)}"].reject_next(1)
+        assert await running.until_idle()
+        unlucky = [pod for pod in outcome.pods(running) if pod.phase != "Running"]
+        assert all(pod.verdict for pod in unlucky)
+        await running.clear()
+        assert dict(running.finish()) == HELD
+
+
+# The simulated node tells what a real one told, of the same scenarios (tests/node/histories).
+
+_SCENARIOS = {**BY_HAND, **WITH_MOORAGE}
+
+
+@pytest.mark.parametrize("scenario", _SCENARIOS)
+async def test_the_simulated_node_tells_what_a_real_one_told(scenario: str) -> None:
+    async with simulated() as stage:
+        await _SCENARIOS[scenario](stage)
+        assert stage.telling.text == written(scenario)
+
+
+async def test_a_pod_that_was_evicted_is_named_with_the_workload_that_it_went_for() -> None:
+    def of_class(name: str, priority_class: str) -> list[Manifest]:
+        (made,) = pods(1, prefix=name, limits="nvidia.com/gpu: 1")
+        spec = {**made.body["spec"], "priorityClassName": priority_class, "terminationGracePeriodSeconds": 1}
+        return [msgspec.structs.replace(made, body={**made.body, "spec": spec})]
+
+    async with world("1x1x24GiB") as w:
+        await w.apply(manifests.installed(of_class("low", "train")))
+        await anyio.sleep(30)
+        await w.apply([*of_class("high", "inference"), *pods(1, prefix="deleted")])
+        await anyio.sleep(120)
+        await w.api.delete(PODS, "deleted-0", namespace="default")
+        await anyio.sleep(60)
+        told = [(pod.name, pod.phase, pod.verdict) for pod in outcome.pods(w)]
+    evicted = "Pod default/low-0 was preempted by higher priority workload default/high-0"
+    assert told == [("high-0", "Running", ""), ("low-0", "Evicted", evicted)]

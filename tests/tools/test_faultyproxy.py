@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
-import anyio
 import pytest
 from aiohttp import web
 
@@ -15,8 +14,8 @@ from kube.client.config import plain
 from kube.client.errors import ApiError, Unreachable
 from kube.client.http import HttpTransport
 from kube.client.transport import Response
+from simulator.apiserver.fault_responses import expired_line
 from simulator.apiserver.faults import NOTHING, End, Fault
-from simulator.apiserver.struck import expired_line
 from tools.faultyproxy import FaultyProxy, Kind
 
 LINES = [b'{"line":%d}' % number for number in range(4)]
@@ -94,30 +93,6 @@ async def watch(transport: HttpTransport) -> tuple[list[bytes], ApiError | None]
     return lines, None
 
 
-async def test_without_a_fault_a_request_and_its_answer_pass_as_they_are() -> None:
-    fate = Once(NOTHING)
-    async with proxied(fate, page=7) as (_, transport):
-        answer = await send(transport, "POST", fieldSelector="a=b,c!=d")
-        assert (answer.status, answer.body) == (
-            201,
-            b'["POST", "/api/v1/pods?fieldSelector=a%3Db,c!%3Dd", "Bearer who", "{}"]',
-        )
-        assert b"limit=7" in (await send(transport, limit="500")).body
-        assert b"limit" not in (await send(transport)).body
-        assert await watch(transport) == (LINES, None)
-    assert fate.kinds == [Kind.WRITE, Kind.READ, Kind.READ, Kind.WATCH]
-
-
-@pytest.mark.parametrize("code", [410, 429, 500])
-async def test_a_refusal_is_the_api_servers_own(code: int) -> None:
-    async with proxied(Once(Fault(refuse_with=code, retry_after_s=3))) as (server, transport):
-        answer = await send(transport)
-    assert answer.status == code
-    assert b'"kind":"Status"' in answer.body
-    assert answer.headers.get("retry-after") == ("3" if code == 429 else None)
-    assert server.heard == []
-
-
 @pytest.mark.parametrize(("lost", "heard"), [("request", []), ("answer", ["PATCH"])])
 async def test_what_is_lost_looks_the_same_and_is_not(lost: Literal["request", "answer"], heard: list[str]) -> None:
     async with proxied(Once(Fault(lost=lost))) as (server, transport):
@@ -125,13 +100,6 @@ async def test_what_is_lost_looks_the_same_and_is_not(lost: Literal["request", "
             await send(transport, "PATCH")
         assert server.heard == heard
         assert (await send(transport, "PATCH")).status == 201
-
-
-async def test_an_answer_that_breaks_off_is_no_answer() -> None:
-    async with proxied(Once(Fault(end=End.BREAKS_INSIDE))) as (server, transport):
-        with pytest.raises(Unreachable):
-            await send(transport, "PATCH")
-    assert server.heard == ["PATCH"]
 
 
 @pytest.mark.parametrize(
@@ -151,30 +119,6 @@ async def test_a_watch_ends_as_it_is_told_to(end: End, then: list[bytes], is_bro
         lines, error = await watch(transport)
     assert (lines, error is not None) == ([*LINES[:2], *then], is_broken)
     assert len(fate.strikes) == 1
-
-
-async def test_a_watch_falls_silent() -> None:
-    lines: list[bytes] = []
-    async with proxied(Once(Fault(end=End.FALLS_SILENT, after_lines=2))) as (_, transport):
-        with anyio.move_on_after(60) as waiting:
-            async with transport.stream(PATH, query={"watch": "true"}, timeout_s=60.0) as (_, stream):
-                async for line in stream:
-                    lines.append(line)
-                    if len(lines) == 2:
-                        waiting.deadline = anyio.current_time() + 0.3
-    assert lines == LINES[:2]
-    assert waiting.cancelled_caught
-
-
-async def test_a_server_that_is_away_is_away() -> None:
-    async with (
-        FaultyProxy("http://127.0.0.1:1", fate=Once(NOTHING)) as proxy,
-        HttpTransport(plain(proxy.url)) as transport,
-    ):
-        with pytest.raises(Unreachable):
-            await send(transport)
-        lines, error = await watch(transport)
-    assert (lines, isinstance(error, Unreachable)) == ([], True)
 
 
 async def test_a_fault_that_had_no_time_to_strike_has_not() -> None:

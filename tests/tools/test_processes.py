@@ -105,6 +105,7 @@ with socket.create_server(("127.0.0.1", 0)) as listener:
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("end", ["kill", "stop"])
 def test_when_a_program_is_killed_what_it_has_started_has_ended_and_its_ports_are_free(
     tmp_path: Path, end: str

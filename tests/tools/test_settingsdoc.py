@@ -1,10 +1,10 @@
-"""docs/settings.md tells every setting, as it is declared."""
+"""docs/reference/settings.md tells every setting, as it is declared."""
 
 from __future__ import annotations
 
 import pytest
 
-from cli.components import COMPONENTS
+from cli.commands import COMPONENTS
 from runtime.settings.declaration import declared
 from tools.settingsdoc import PATH, rendered
 
@@ -12,8 +12,8 @@ from tools.settingsdoc import PATH, rendered
 def test_the_page_is_what_the_code_would_make_and_tells_every_setting() -> None:
     page = PATH.read_text()
     assert rendered(page) == page
-    for settings, _ in COMPONENTS.values():
-        for each in declared(settings):
+    for component in COMPONENTS:
+        for each in declared(component.settings()):
             assert f"| `{each.key}` |" in page
 
 

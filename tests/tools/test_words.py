@@ -15,6 +15,7 @@ from tools.words import (
     modules,
     too_long,
     wrong_comments,
+    wrong_names,
     wrong_page_words,
     wrong_texts,
     wrong_words,
@@ -104,6 +105,18 @@ def test_comments_of_a_module_are_held_and_its_strings_are_none() -> None:
     assert list(wrong_comments(SOURCE)) == [
         "line 6: 'so many': write the number",
         "line 8: 'Otherwise': write the condition",
+    ]
+
+
+def test_names_with_a_private_word_and_modules_named_by_a_gerund_are_found() -> None:
+    source = "class WardenLink:\n    def set_aside(self) -> None: ...\n\n\nasync def _berths() -> None: ...\n"
+    assert list(wrong_names(Path("scheduler/gathering.py"), source)) == [
+        "line 1: module 'gathering': name it by a noun, or add 'gathering' to GERUNDS",
+        "line 1: name 'WardenLink': write memory enforcer",
+        "line 5: name '_berths': write reserved nodes",
+    ]
+    assert list(wrong_names(Path("gpu/string_binding.py"), "def berth_of() -> None: ...\n")) == [
+        "line 1: name 'berth_of': write reserved nodes"
     ]
 
 

@@ -12,9 +12,8 @@ from typing import Any
 import anyio
 import pytest
 
-from admission.tracing import Traced
+from admission.tracing import PodTraces
 from binder.app import Binder
-from kube.client import errors
 from kube.client.resources import PODS
 from kube.telemetry.tracing import Tracer
 from runtime.tracing.exporter import Exporting
@@ -25,19 +24,15 @@ from simulator.clock import VirtualClock
 from simulator.components import Parts
 from simulator.nodes import shape
 from simulator.world import World, WorldSettings
-from tests.conftest import AnyioBackend
 from tests.scheduler.stage import create, create_gang, find, is_call, phases, pod, share
 from tests.scheduler.test_leaders import LEASE, leader_of
 from tests.tracing.collector import Collector, collecting
 from tests.tracing.reading import ADMISSION, BINDER, SCHEDULER, assert_sound, names_of, the
 from wire import names, traceparent
 
+VIRTUAL_TIME = True
+
 pytestmark = pytest.mark.thorough
-
-
-@pytest.fixture(scope="module")
-def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
-    return virtual_anyio_backend
 
 
 @pytest.fixture
@@ -67,7 +62,7 @@ async def traced(
     def binder(api: Any, **given: Any) -> Binder:
         return Binder(api, tracer=Tracer(sinks[BINDER], clock=clock, ratio_nano=ratio_nano), **given)
 
-    admits = Traced(Tracer(sinks[ADMISSION], clock=clock, ratio_nano=ratio_nano), rng=random.Random(7))
+    admits = PodTraces(Tracer(sinks[ADMISSION], clock=clock, ratio_nano=ratio_nano), rng=random.Random(7))
     parts = Parts(scheduler=scheduler, binder=binder, traces=admits)
     if not is_admitting:
         parts = dataclasses.replace(parts, hooks=lambda _: ())
@@ -84,25 +79,6 @@ async def traced(
     assert sum(sink.counts()["exported"] for sink in sinks.values()) == len(collector.spans)
 
 
-async def test_a_whole_gpu(collector: Collector) -> None:
-    async with traced(collector) as world:
-        await create(world, pod("whole", gpus=1))
-        assert await world.until_idle()
-        node = find(world, "whole")["spec"]["nodeName"]
-        context = traceparent.parse(find(world, "whole")["metadata"]["annotations"][names.TRACEPARENT])
-    spans = collector.of("whole")
-    assert_sound(spans)
-    assert sorted(names_of(spans)) == ["admit", "attempt", "bind", "decide", "pod", "start", "wait"]
-    assert names_of(spans, ADMISSION) == ["admit"]
-    assert context is not None
-    assert the(spans, "pod").span == f"{context.span_id:016x}"
-    assert the(spans, "pod").attributes["outcome"] == "running"
-    assert 0 <= the(spans, "admit").start_ns - the(spans, "pod").start_ns < 1_000_000
-    assert the(spans, "attempt").attributes == {"node": node}
-    assert the(spans, "bind").parent == the(spans, "attempt").span
-    assert [span.error for span in spans] == [""] * len(spans)
-
-
 async def test_a_first_share_goes_through_the_binder(collector: Collector) -> None:
     async with traced(collector) as world:
         await create(world, share("first"))
@@ -117,20 +93,6 @@ async def test_a_first_share_goes_through_the_binder(collector: Collector) -> No
     assert {"verify", "bind", "drop-request"} <= set(below)
     assert the(spans, "reserve").end_ns - the(spans, "reserve").start_ns > 500_000_000, "a machine starts a pod"
     assert {"admit", "wait", "decide", "hand-over", "start", "pod"} <= set(names_of(spans))
-
-
-async def test_a_further_share_is_joined_by_the_scheduler(collector: Collector) -> None:
-    async with traced(collector) as world:
-        await create(world, share("first"))
-        assert await world.until_idle()
-        await create(world, share("further", "0.25"))
-        assert await world.until_idle()
-    spans = collector.of("further")
-    assert_sound(spans)
-    attempt = the(spans, "attempt")
-    assert attempt.service == SCHEDULER
-    assert [span.name for span in spans if span.parent == attempt.span] == ["reserve", "bind"]
-    assert the(spans, "decide").attributes["kind"] == "join"
 
 
 async def test_each_pod_of_a_gang_has_a_trace_and_waits_for_the_others(collector: Collector) -> None:
@@ -160,16 +122,6 @@ async def test_why_a_pod_waits_are_events_of_its_wait(collector: Collector) -> N
     wait = the(spans, "wait")
     assert wait.events == ("NoNodeFits",)
     assert wait.end_ns - wait.start_ns > 19e9
-
-
-async def test_a_pod_that_admission_refuses_has_a_trace_of_its_own(collector: Collector) -> None:
-    async with traced(collector) as world:
-        with pytest.raises(errors.Refused):
-            await create(world, share("refused", "1.5"))
-    spans = collector.of("refused")
-    assert_sound(spans)
-    assert names_of(spans) == ["pod", "admit"]
-    assert {span.error for span in spans} == {"Refused"}
 
 
 async def test_an_attempt_that_fails_and_the_next_one_are_in_one_trace(collector: Collector) -> None:
@@ -223,22 +175,6 @@ async def test_whoever_is_killed_and_when_each_pod_that_runs_has_one_trace(colle
         assert_sound(list({span.span: span for span in collector.of(name)}.values()))
 
 
-async def test_a_pod_goes_on_from_the_users_trace_and_its_siblings_stay_apart(collector: Collector) -> None:
-    theirs = traceparent.TraceContext(0xABC << 64 | 1, 0x1234)
-    async with traced(collector) as world:
-        for name in ("one", "two"):
-            made = pod(name, gpus=1)
-            made["metadata"]["annotations"][names.TRACEPARENT] = traceparent.render(theirs)
-            await create(world, made)
-        assert await world.until_idle()
-        assert find(world, "one")["metadata"]["annotations"][names.TRACEPARENT] == traceparent.render(theirs)
-    spans = collector.of("one")
-    assert {span.trace for span in spans} == {f"{theirs.trace_id:032x}"}
-    assert len({span.span for span in spans}) == len(spans)
-    outside = f"{theirs.span_id:016x}"
-    assert sorted(span.name for span in spans if span.parent == outside) == ["admit", "admit", "pod", "pod"]
-
-
 @pytest.mark.parametrize("annotation", ["", "nonsense", "00-" + "0" * 32 + "-" + "1" * 16 + "-01", "x" * 100_000])
 async def test_a_pod_that_admission_did_not_see_is_traced_by_its_uid(collector: Collector, annotation: str) -> None:
     async with traced(collector, is_admitting=False) as world:
@@ -252,28 +188,3 @@ async def test_a_pod_that_admission_did_not_see_is_traced_by_its_uid(collector: 
     assert_sound(spans)
     assert "admit" not in names_of(spans)
     assert the(spans, "pod").attributes["pod_uid"] == uid
-
-
-async def test_only_the_chosen_part_of_all_pods_is_traced_and_by_all_processes_the_same(collector: Collector) -> None:
-    async with traced(collector, "4x8x80GiB", ratio_nano=250_000_000) as world:
-        await create(world, *(share(f"pod-{number}", "0.5") for number in range(40)))
-        assert await world.until_idle()
-        texts = [pod["metadata"]["annotations"][names.TRACEPARENT] for pod in world.pods if _is_users(pod)]
-    sampled = {text.split("-")[1] for text in texts if text.endswith("-01")}
-    assert len(texts) == 40
-    assert 2 <= len(sampled) <= 25
-    assert set(collector.traces()) == sampled
-    for spans in collector.traces().values():
-        assert_sound(spans)
-
-
-async def test_without_tracing_nothing_is_written_on_pods() -> None:
-    clock = VirtualClock(asyncio.get_running_loop())
-    async with World(shape.parse(["1x1x80GiB"]), clock=clock, settings=WorldSettings(seed=1)) as world:
-        await create(world, pod("plain", gpus=1))
-        assert await world.until_idle()
-        assert names.TRACEPARENT not in find(world, "plain")["metadata"]["annotations"]
-
-
-def _is_users(pod: dict[str, Any]) -> bool:
-    return bool(pod["metadata"]["namespace"] == "team-a")

@@ -16,18 +16,14 @@ from kube.client.retry import Retry
 from simulator.apiserver.faults import Fault
 from simulator.apiserver.server import MemoryApiServer
 from simulator.clock import VirtualClock
-from tests.conftest import AnyioBackend
 from ui.leaders import CONFIRM_S, LEADERS, Leaders, by_server
 from wire import names
 from wire.rfc3339 import rfc3339_micro
 
+VIRTUAL_TIME = True
+
 NO_POD_IS_PLACED = "the scheduler has not renewed its lease for {} s: no pod is placed"
 _NS = 1_000_000_000
-
-
-@pytest.fixture(scope="module")
-def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
-    return virtual_anyio_backend
 
 
 class Skewed:

@@ -15,7 +15,7 @@ def test_a_cluster_that_is_told_the_same_makes_the_same_plans_and_is_the_same() 
     feed(made, node(), pod("a", gpus=8), pod("b", gpus=1))
     made.decide(0)
     made.commits.failed("uid-b", "n1", "refused", now_ns=1)
-    made.backlog.recount_ns = 5
+    made.scheduling_queue.recount_ns = 5
     made.decide(2)
     assert [event.path[-1] for event in log.events][-4:] == ["decide", "failed", "recount_ns", "decide"]
     assert log.replay(again) == log.plans

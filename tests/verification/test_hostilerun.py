@@ -43,24 +43,3 @@ async def pods_of(path: Path) -> set[str]:
             async with recorded.at(at_ms) as moment:
                 seen |= {line.name for line in moment.frames.whole().pods}
     return seen
-
-
-@pytest.mark.parametrize(
-    ("text", "said"), [(None, "No such file"), ("{}", "missing required field"), ("no JSON", "malformed")]
-)
-def test_what_is_no_script_is_refused(
-    text: str | None, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    script = tmp_path / "script.json"
-    if text is not None:
-        script.write_text(text)
-    assert main(["--script", str(script)]) == 2
-    assert said in capsys.readouterr().err
-
-
-def test_a_file_that_is_there_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "mine"
-    path.write_text("mine")
-    assert main(["--seed", "1", "--record", str(path)]) == 2
-    assert "File exists" in capsys.readouterr().err
-    assert path.read_text() == "mine"

@@ -228,8 +228,7 @@ def test_a_float_is_read_as_the_text_that_json_has_for_it(number: float) -> None
 
 
 @pytest.mark.parametrize(
-    ("nano", "text"),
-    [(0, "0"), (2 * NANO, "2"), (NANO // 2, "500m"), (250_000, "250u"), (333_333_333, "333333333n")],
+    ("nano", "text"), [(0, "0"), (2 * NANO, "2"), (NANO // 2, "500m"), (250_000, "250u"), (333_333_333, "333333333n")]
 )
 def test_an_amount_is_written_in_the_coarsest_unit_that_is_exact(nano: int, text: str) -> None:
     assert quantity.decimal_text(nano) == text

@@ -38,12 +38,12 @@ _READY_WITHIN_S = 120.0
 _OK, _CREATED = 200, 201
 #: A pod that is reviewed, and never stored.
 _TRIAL = "/api/v1/namespaces/default/pods?dryRun=All"
-SCHEDULER, BINDER, ADMISSION, WORKLOADS = "scheduler", "binder", "admission", "workloads"
+SCHEDULER, BINDER, ADMISSION, PODGROUPER = "scheduler", "binder", "admission", "podgrouper"
 COMPONENTS = (ADMISSION, BINDER, SCHEDULER)
 #: Simulated nodes (cli/nodes.py): a process like the components, where there are any.
 NODES = "nodes"
 #: With the component that makes PodGroups of workloads; without it the author of the pods makes them.
-GROUPING = (*COMPONENTS, WORKLOADS)
+GROUPING = (*COMPONENTS, PODGROUPER)
 _ACCOUNTS = {**{component: f"moorage-{component}" for component in GROUPING}, NODES: "moorage-simulator"}
 _TOKEN_LIFETIME_S = 36_000
 #: Tells devices in the place of reservation processes, for benches that run none.
@@ -236,7 +236,7 @@ class Deployment:
 
     def _install(self) -> None:
         """Apply everything but the webhooks, and write certificates and tokens."""
-        leaders = [SCHEDULER, BINDER, *([WORKLOADS] if WORKLOADS in self._options.components else [])]
+        leaders = [SCHEDULER, BINDER, *([PODGROUPER] if PODGROUPER in self._options.components else [])]
         # All in one: each kubectl takes 0.1 s of CPU time to look around.
         self._plane.apply("\n---\n".join(manifests.foundation(teller=self._teller, leaders=leaders)))
         self._file("ca.pem").write_text(self._plane.ca_pem)
@@ -284,7 +284,7 @@ class Deployment:
             ]
         if _role(component) == BINDER:
             return ["--reservation-priority-class", "moorage-reservation"]
-        grouped = ["--workloads-are-grouped"] if WORKLOADS in self._options.components else []
+        grouped = ["--workloads-are-grouped"] if PODGROUPER in self._options.components else []
         if _role(component) == SCHEDULER:
             return grouped
         if component != ADMISSION:

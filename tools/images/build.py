@@ -27,8 +27,8 @@ from pathlib import Path
 
 from tools.goprogram import cache_root
 from tools.images import containerfile, layers
-from tools.images.archive import ImageSettings, pack_layers, write_layer
 from tools.images.containerfile import LAYERS, RECIPES, ROOT, UNUSED_PACKAGES, Recipe
+from tools.images.layers import ImageSettings, pack_layers, write_layer
 from tools.node.debian import Unavailable, apt
 
 _NO = [f"--no-{kind}" for kind in ("recommends", "suggests", "conflicts", "breaks", "replaces", "enhances")]
@@ -271,7 +271,7 @@ def wheel_sources() -> list[Path]:
 
 
 def _code(*names: str) -> list[Path]:
-    return [*(_HERE / name for name in names), _HERE / "archive.py"]
+    return [*(_HERE / name for name in names), _HERE / "layers.py"]
 
 
 def _digest(parts: Iterable[bytes], files: Iterable[Path] = ()) -> str:

@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 
 from tools.goprogram import Unavailable
-from tools.kubeoracle import parts, program
+from tools.kubeoracle import comparing, program
+from tools.kubeoracle.comparing import Found, run
 from tools.kubeoracle.program import Oracle
-from tools.kubeoracle.running import Found, run
 
 #: Each seed has this many snapshots of its own.
 SNAPSHOTS_OF_A_SEED = 10_000_000
@@ -43,8 +43,10 @@ def main() -> int:
         if asked.parts is None:
             found, cpu_s = compare(range(first, first + asked.snapshots))
         else:
-            wanted = parts.ranges(first, asked.snapshots)
-            found, cpu_s, known = parts.run_parts(asked.parts, wanted, compare, of_code=parts.code(), most=asked.most)
+            wanted = comparing.ranges(first, asked.snapshots)
+            found, cpu_s, known = comparing.run_parts(
+                asked.parts, wanted, compare, of_code=comparing.code(), most=asked.most
+            )
     for difference in found.differences:
         print(difference)
     seen = found.coverage

@@ -524,7 +524,8 @@ def _mount_inline(r: random.Random, question: Question) -> set[str]:
 def _attach(r: random.Random, question: Question) -> bool:
     """The driver has volumes on nodes, or still has them, though no pod there uses them; those of the waiting pod not.
 
-    A node that has one of these already is full by it at kube-scheduler, and here it is not (docs/differences.md).
+    A node that has one of these already is full by it at kube-scheduler, and here it is not
+    (docs/reference/differences.md).
     """
     mounted = {
         each["persistentVolumeClaim"]["claimName"] for each in question["pod"]["spec"]["volumes"] if _is_claim(each)

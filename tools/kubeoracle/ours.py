@@ -72,7 +72,7 @@ def _with_added(question: Question, settings: Settings) -> Settings:
         return settings
     required = added["requiredDuringSchedulingIgnoredDuringExecution"]
     terms = constraints.terms(msgspec.convert(required, NodeSelector))
-    return msgspec.structs.replace(settings, enforced_affinity=terms)
+    return msgspec.structs.replace(settings, enforced_node_affinity=terms)
 
 
 def answer(question: Question, filters: Filters = FILTERS, settings: Settings = SETTINGS) -> Ours:

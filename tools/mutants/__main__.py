@@ -18,8 +18,7 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Final
 
-from tools.mutants.sites import Mutant, mutants
-from tools.mutants.trying import End, Outcome, copied, stages, tried
+from tools.mutants.mutant import End, Mutant, Outcome, copied, mutants, stages, tried
 
 _ROOT: Final = Path(__file__).parent.parent.parent
 #: What decides and writes: a defect there can give a device twice, or leave a pod without one. A folder inside another

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tools.controlplane import KUBE_PROXY, KUBELET, ControlPlaneUnavailable, ensure
 from tools.images import build
-from tools.node import debian, rootfs
+from tools.node import debian, node
 from tools.node.debian import Unavailable
 
 #: Exit code of ``ready`` where tests of a real node are left out; any other but 0 is an error.
@@ -38,8 +38,8 @@ def install() -> int:
 
 def make() -> int:
     """Make the images, kubelet and kube-proxy. Raises Unavailable, ControlPlaneUnavailable."""
-    rootfs.pause_archive()
-    rootfs.reservation_archive()
+    node.pause_archive()
+    node.reservation_archive()
     build.archive("components")
     ensure(wanted=(KUBELET, KUBE_PROXY))
     return 0

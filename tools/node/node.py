@@ -3,7 +3,8 @@
 Each node has namespaces of its own (mounts, network, processes, IPC) whose first process is tools/node/init.py. What
 starts in them ends with it, and nothing stays mounted; so a node can be ended, or "rebooted", at any
 moment, and several run side by side. Programs are started from outside through nsenter(1) and killed one by one like
-those of a control plane.
+those of a control plane. The images that it starts with, our reservation image (tools/images) and the pause program,
+are archives in our cache, each made once for what it is made of.
 
 ``with Node(plane, "node-a", gpus=4) as node:`` is Ready and has its GPUs. The control plane must know the name
 (``ControlPlane(nodes=["node-a"])``). ``tools.node.debian.missing()`` says whether this machine can have one.
@@ -11,6 +12,7 @@ those of a control plane.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import secrets
@@ -31,11 +33,53 @@ from tools.cluster.plane import ControlPlane
 from tools.controlplane import KUBE_PROXY, KUBELET, ensure
 from tools.goprogram import cache_root
 from tools.guard import cgroup_folders, remove_cgroup
+from tools.images import build, layers
+from tools.images.layers import ImageSettings, pack
 from tools.node import gpus as _gpus
-from tools.node import rootfs, settings
-from tools.node.registration import identity, registered
+from tools.node import settings
+from tools.node.settings import PAUSE_IMAGE, identity, registered
 from tools.nvml_stub import build as nvml_stub
 from tools.processes import Family
+
+#: What decides, beside the contents, how an archive comes out.
+_RECIPES = (Path(__file__), Path(layers.__file__))
+
+
+def reservation_archive() -> Path:
+    """Return the archive of the reservation image; its Python serves as a user's image, too.
+
+    Raises tools.node.debian.Unavailable when a package can't be had.
+    """
+    return build.archive("reservation")
+
+
+def pause_archive() -> Path:
+    """Return the archive of the image that holds pods' namespaces. Raises subprocess.CalledProcessError."""
+    source = Path(__file__).with_name("pause.c")
+    settings = ImageSettings(name=PAUSE_IMAGE, command=["/pause"])
+
+    def compile_into(root: Path) -> None:
+        flags = ("-std=gnu11", "-Os", "-Wall", "-Wextra", "-Werror", "-static", "-s")
+        subprocess.run([os.environ.get("CC", "cc"), *flags, "-o", root / "pause", source], check=True)
+
+    return _cached("pause", [source, *_RECIPES], compile_into, settings)
+
+
+def _cached(name: str, sources: Sequence[Path], fill: Callable[[Path], None], settings: ImageSettings) -> Path:
+    digest = hashlib.sha256(b"".join(hashlib.sha256(path.read_bytes()).digest() for path in sources))
+    folder = build.default_store()
+    folder.mkdir(parents=True, exist_ok=True)
+    archive = folder / f"{name}-{digest.hexdigest()[:12]}.tar"
+    if not archive.exists():
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".build-") as scratch:
+            root = Path(scratch) / "root"
+            root.mkdir(mode=0o755)
+            fill(root)
+            made = Path(scratch) / archive.name
+            pack(root, settings, made)
+            made.replace(archive)
+    return archive
+
 
 CONTAINERD, PLUGIN = "containerd", "device-plugin"
 #: Moorage's own, in the place of the emulated one.
@@ -126,7 +170,7 @@ class Node:
         library = nvml_stub.build(cache_root(os.environ)) / nvml_stub.LIBRARY
         archives = self._archives
         if archives is None:
-            archives = [rootfs.pause_archive(), rootfs.reservation_archive()]
+            archives = [pause_archive(), reservation_archive()]
         folder = Path(tempfile.mkdtemp(prefix="moorage-node-"))
         folder.chmod(0o755)
         self._family = Family(folder)
@@ -286,7 +330,7 @@ class Node:
     def _connect(self) -> int:
         """Give the machine its way to the API server. Returns the process group that it goes through."""
         listen = [f"127.0.0.1:{self._port}", f"{_SERVICE[0]}:{_SERVICE[1]}"]
-        script, back = str(Path(__file__).with_name("passage.py")), self._plane.egress_path
+        script, back = str(Path(__file__).with_name("netns_proxy.py")), self._plane.egress_path
         if back is not None:
             back.unlink(missing_ok=True)
         command = [sys.executable, "-I", script, str(self._init_pid), self._port, str(back or "-")]

@@ -18,12 +18,12 @@ import anyio
 
 from nodeagent.core.plugin.health import Health
 from nodeagent.core.plugin.settings import Mistake
-from nodeagent.kubeletapi import deviceplugin, podresources
+from nodeagent.kubeletapi import client, deviceplugin
 from nodeagent.kubeletapi.client import PodResources
 from nodeagent.plugin.device_plugin import serve
 from nodeagent.plugin.nvml import NvmlDevices
 from nodeagent.plugin.ports import Intervals, Pace, Places, Sources
-from tools.node.registration import registered
+from tools.node.settings import registered
 
 
 class Printed:
@@ -79,7 +79,7 @@ async def _serve(given: argparse.Namespace) -> None:
         cdi=given.machine / "cdi",
     )
     intervals = Intervals(look_s=given.look_s, life=Pace(rival_s=given.rival_s))
-    async with PodResources(Path(podresources.SOCKET)) as kubelet:
+    async with PodResources(Path(client.SOCKET)) as kubelet:
         sources = Sources(file=lambda: given.config, allocatable=kubelet.resources, wanted=lambda: given.wanted)
         await serve(NvmlDevices(), sources, Printed(), places=places, environment=dict(os.environ), intervals=intervals)
 

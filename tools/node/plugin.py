@@ -21,7 +21,7 @@ import grpc
 
 from nodeagent.kubeletapi import deviceplugin as deviceapi
 from tools.node import gpus
-from tools.node.registration import identity, registered
+from tools.node.settings import identity, registered
 
 RESOURCE = "nvidia.com/gpu"
 VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"

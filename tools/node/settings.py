@@ -1,7 +1,4 @@
-"""The settings of a real node's kubelet, containerd and CNI, and the reasons for what is not obvious in them.
-
-Paths are those that the node's own mount namespace has (tools/node/init.py).
-"""
+"""The settings of a real node's kubelet, containerd and CNI, and the reasons for what is not obvious in them."""
 
 from __future__ import annotations
 
@@ -9,6 +6,8 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from nodeagent.kubeletapi.client import identity
 
 RUNTIME_SOCKET = "/run/containerd/containerd.sock"
 PAUSE_IMAGE = "moorage.test/pause:1"
@@ -130,3 +129,11 @@ def kube_proxy_flags(*, name: str, kubeconfig: Path) -> list[str]:
         "--conntrack-tcp-timeout-established=0",
         "--conntrack-tcp-timeout-close-wait=0",
     ]
+
+
+__all__ = ["identity", "registered"]
+
+
+def registered(kubelet: tuple[int, int]) -> str:
+    """What the plug-in says on its output when this kubelet has taken it."""
+    return f"is registered with {kubelet}"

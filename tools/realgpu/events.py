@@ -13,8 +13,7 @@ from typing import Final
 
 from nodeagent.core.plugin.health import Health, Rules, on_look, on_xid
 from nodeagent.plugin.nvml import NvmlDevices
-from tools.realgpu.holding import Holder
-from tools.realgpu.rows import Outcome, judged, not_possible
+from tools.realgpu.rows import Holder, Outcome, judged, not_possible
 
 _IDLE_S: Final = 1.0
 _FAULT_WITHIN_S: Final = 10.0

@@ -1,6 +1,7 @@
-"""Rows about limits: the driver's, of a control group, MPS' of a client, and the warden's.
+"""Rows about limits: the driver's, of a control group, MPS' of a client, and the memory enforcer's.
 
-Rows that only read: the machine, and where MIG slices may lie.
+The memory enforcer's are set on a pod's control group and seen through a read-only mount. Two rows only read: the
+machine, and where MIG slices may lie.
 """
 
 from __future__ import annotations
@@ -22,9 +23,8 @@ from typing import Any, Final
 
 import pynvml
 
-from nodeagent.core.enforcement.messages import write_caps
-from tools.realgpu.holding import Holder, group, holding
-from tools.realgpu.rows import Outcome, Verdict, judged, not_possible
+from nodeagent.core.enforcement.messages import Frames, Limited, read_report, write_caps
+from tools.realgpu.rows import Holder, Outcome, Verdict, group, holding, judged, not_possible
 
 _MIB: Final = 1 << 20
 _GROUPS: Final = Path("/sys/fs/cgroup")
@@ -210,7 +210,7 @@ def _daemon() -> Iterator[Mapping[str, str]]:
 
 
 def ending() -> Outcome:
-    """The real warden ends a process above its cap, and nobody else."""
+    """The real memory enforcer ends a process above its cap, and nobody else."""
     mounted = next((one for one in (GROUPS / "memory", GROUPS) if (one / "cgroup.procs").exists()), None)
     if mounted is None or not os.access(mounted, os.W_OK):
         return not_possible("control groups can't be made here")
@@ -218,13 +218,15 @@ def ending() -> Outcome:
     device = pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(0))
     pod = str(uuid.uuid4())
     with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="warden-"))
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="memory-enforcer-"))
         try:
             place = mounted / OURS / "kubepods" / "burstable" / f"pod{pod}" / (uuid.uuid4().hex * 2)
             ours = stack.enter_context(group(place))
         except OSError as error:
             return not_possible(f"a control group can't be made: {error}")
-        agent = stack.enter_context(warden(Path(folder) / "warden.sock", "--dry-run=false", "--interval-s=1"))
+        agent = stack.enter_context(
+            enforcer(Path(folder) / "memory-enforcer.sock", "--dry-run=false", "--interval-s=1")
+        )
         agent.sendall(write_caps({(pod, device): 2048}))
         (neighbour,) = stack.enter_context(holding(1024))
         victim = Holder(3000, group=ours)
@@ -241,8 +243,11 @@ def ending() -> Outcome:
 
 
 @contextlib.contextmanager
-def warden(path: Path, *options: str, under: Sequence[str] = ()) -> Iterator[socket.socket]:
-    """Start a warden with these options, and connect to it as its agent. ``under``: a program that starts it."""
+def enforcer(path: Path, *options: str, under: Sequence[str] = ()) -> Iterator[socket.socket]:
+    """Start a memory enforcer with these options, and connect to it as its agent.
+
+    ``under``: a program that starts it.
+    """
     command = [
         *under,
         sys.executable,
@@ -262,3 +267,64 @@ def warden(path: Path, *options: str, under: Sequence[str] = ()) -> Iterator[soc
     finally:
         started.kill()
         started.wait()
+
+
+_ENFORCED_MIB: Final = 2048
+_WITHIN_S: Final = 10.0
+#: As the chart mounts the host's groups into the memory enforcer.
+_READ_ONLY: Final = f'mount -o remount,bind,ro {GROUPS} && exec "$@"'
+
+
+def memory_enforcer() -> Outcome:
+    """The real memory enforcer sets a limit of a container's group that nobody has used yet, and reads it back."""
+    if os.geteuid() != 0 or not (GROUPS / "cgroup.controllers").exists():
+        return not_possible("it needs root and control groups of version 2")
+    if shutil.which("unshare") is None:
+        return not_possible("unshare is not there")
+    pynvml.nvmlInit()
+    device = pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(0))
+    pod = str(uuid.uuid4())
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="memory-enforcer-"))
+        try:
+            container = stack.enter_context(group(GROUPS / OURS / "kubepods" / f"pod{pod}" / (uuid.uuid4().hex * 2)))
+        except OSError as error:
+            return not_possible(f"a control group can't be made: {error}")
+        options = ["--dry-run=true", "--driver-limits=true", f"--control-groups={GROUPS}"]
+        under = ["unshare", "--mount", "sh", "-c", _READ_ONLY, "sh"]
+        agent = stack.enter_context(enforcer(Path(folder) / "memory-enforcer.sock", *options, under=under))
+        agent.sendall(write_caps({(pod, device): _ENFORCED_MIB}))
+        limited = _limited(agent)
+        if not limited.held and "can't limit" in limited.why:
+            return not_possible(limited.why)
+        told = [_held_in(mib, container) for mib in (3000, 1000)]
+        seen: dict[str, object] = {
+            "cap MiB": _ENFORCED_MIB,
+            "held": limited.held == ((pod, device),),
+            "why not": limited.why,
+            "dmem.max": (container / "dmem.max").exists(),
+            "one of 3000": told[0],
+            "one of 1000": told[1],
+        }
+    holds = [one.startswith("held") for one in told]
+    return judged(seen, is_as_expected=seen["held"] is True and holds == [False, True])
+
+
+def _limited(agent: socket.socket) -> Limited:
+    """What the memory enforcer reports of its limits, once it holds the cap or says why it does not."""
+    frames, until_s = Frames(), time.monotonic() + _WITHIN_S
+    agent.settimeout(_WITHIN_S)
+    last = Limited((), "it reported none")
+    with contextlib.suppress(TimeoutError):
+        while time.monotonic() < until_s:
+            for message in frames.cut(agent.recv(1 << 20)):
+                last = read_report(message).driver or last
+                if last.held or last.why:
+                    return last
+    return last
+
+
+def _held_in(mib: int, container: Path) -> str:
+    holder = Holder(mib, group=container)
+    holder.end()
+    return holder.told

@@ -1,6 +1,7 @@
 """The row about limits by MPS, version 3: what docs/design/mps.md has to be shown by a real GPU, question by question.
 
-The keeper's own code starts NVIDIA's daemon, in folders that are removed in the end. No setting of the GPU is changed.
+The MPS daemon's own code starts NVIDIA's control daemon, in folders that are removed in the end. No setting of the GPU
+is changed.
 """
 
 from __future__ import annotations
@@ -22,10 +23,9 @@ from nodeagent.core.mps.control import Wanted
 from nodeagent.core.mps.limits import Report, read_wanted
 from nodeagent.listener import Listener
 from nodeagent.mps.mps_daemon.control import PROGRAM, Control, Daemon, NoAnswer, Refused
-from nodeagent.mps.mps_daemon.loop import Keeper
+from nodeagent.mps.mps_daemon.loop import MpsDaemon
 from nodeagent.processes import Processes
-from tools.realgpu.holding import Holder
-from tools.realgpu.rows import Outcome, judged, not_possible
+from tools.realgpu.rows import Holder, Outcome, judged, not_possible
 
 _FIRST: Final = "00000000-0000-4000-8000-000000000001"
 _SECOND: Final = "00000000-0000-4000-8000-000000000002"
@@ -35,7 +35,7 @@ _NOBODY: Final = 60_000
 _CONTAINED: Final = (
     'mount -t tmpfs none /dev/shm && mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"'
 )
-#: As the keeper's container: no capabilities, and a root that is read-only but for the daemon's folder.
+#: As the MPS daemon's container: no capabilities, and a root that is read-only but for the control daemon's folder.
 _BARE: Final = """#!/bin/sh
 exec unshare --mount sh -c 'mount --bind "$0" "$0" && mount -o remount,bind,ro / && exec setpriv --bounding-set=-all \\
   --inh-caps=-all --no-new-privs "$@"' {folder} {program} "$@"
@@ -55,14 +55,14 @@ class NotAsked(Exception):
 
 
 class Kept:
-    """NVIDIA's daemon in a folder, by the keeper's code. ``program``: how it is started."""
+    """NVIDIA's control daemon in a folder, by the MPS daemon's code. ``program``: how it is started."""
 
     def __init__(self, folder: Path, device: str, program: str = PROGRAM) -> None:
         self.folder, self.device, self.said = folder, device, list[str]()
         self.control = Control(program, pipes=folder / "p", logs=folder)
         self._daemon = Daemon(self.control, say=self.said.append)
         self._listener = Listener(str(folder / "s" / "s"), read=read_wanted, say=self.said.append)
-        self._keeper = Keeper(
+        self._mps_daemon = MpsDaemon(
             self.control, self._daemon, self._listener, interval_ns=10**9, processes=Processes(), say=self.said.append
         )
 
@@ -71,13 +71,13 @@ class Kept:
         self._listener.said = wanted
         until_s = time.monotonic() + _WITHIN_S
         while True:
-            report = self._keeper.turn()
+            report = self._mps_daemon.turn()
             if len(report.held) == len(wanted) or time.monotonic() >= until_s:
                 return report
             self._listener.wait(time.monotonic_ns() + 10**8)
 
     def listed(self, module: str) -> str:
-        """Return what the daemon lists, or why it does not."""
+        """Return what the control daemon lists, or why it does not."""
         try:
             more = ("--all",) if module == "client" else ()
             return self.control.ask((module, "list", "--format=csv,noheader", *more), 5.0).strip()
@@ -89,11 +89,11 @@ class Kept:
         return Path(control.folder(PurePosixPath(self.control.pipes), of))
 
     def restart(self) -> None:
-        """End the daemon. The next turns start another one."""
+        """End the control daemon. The next turns start another one."""
         self._daemon.stop()
 
     def close(self) -> None:
-        """End the daemon with its clients."""
+        """End the control daemon with its clients."""
         self._daemon.stop()
         self._listener.close()
 
@@ -103,7 +103,7 @@ def answers() -> Outcome:
     if shutil.which(PROGRAM) is None:
         return not_possible(f"{PROGRAM} is not there")
     if os.geteuid() != 0:
-        return not_possible("it needs root, as the daemon serves clients of all users")
+        return not_possible("it needs root, as the control daemon serves clients of all users")
     pynvml.nvmlInit()
     device = pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(0))
     first = Wanted(_FIRST, device, _CAPPED_MIB, _PERCENT)
@@ -273,7 +273,7 @@ def _bare(kept: Kept, of: Wanted) -> str:
         return _said(bool(report.held), f"{report.why}; {bare.said[-1:]}")
 
 
-#: In this order: the last but one ends the daemon.
+#: In this order: the last but one ends the control daemon.
 _QUESTIONS: Final[Mapping[str, Callable[[Kept, Wanted], str]]] = {
     "a client joins by a read-only folder, without the host's /dev/shm": _contained,
     "a client of another user joins": _other_user,
@@ -282,6 +282,6 @@ _QUESTIONS: Final[Mapping[str, Callable[[Kept, Wanted], str]]] = {
     "root can't raise its memory limit": _root_and_memory,
     "root can't raise its percentage": _root_and_percentage,
     f"a limit of {_UNROUNDED_MIB} MiB is read back": _unrounded,
-    "folders stay when the daemon starts again": _folders_stay,
+    "folders stay when the control daemon starts again": _folders_stay,
     "it serves without capabilities and with a read-only root": _bare,
 }

@@ -1,4 +1,4 @@
-"""Rows about the warden's look: whose memory it sees, from where, and what a look costs."""
+"""Rows about the memory enforcer's look: whose memory it sees, from where, and what a look costs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ import pynvml
 from nodeagent.core.enforcement.overuse import Sample
 from nodeagent.enforcement.memory_enforcer.sampling import Sampler
 from nodeagent.processes import Processes
-from tools.realgpu.holding import holding
-from tools.realgpu.rows import Outcome, Verdict, judged, not_possible
+from tools.realgpu.rows import Outcome, Verdict, holding, judged, not_possible
 
 _MIB: Final = 1 << 20
 _HELD_MIB: Final = 4096
@@ -27,7 +26,7 @@ _MOST_MS: Final = 5.0
 
 
 def look() -> Sample:
-    """Look once, as the warden does."""
+    """Look once, as the memory enforcer does."""
     return Sampler(pynvml, Processes()).look(time.monotonic_ns())
 
 

@@ -1,39 +1,34 @@
-"""What ``moorage inspect`` does when it is called: read, survey, print.
+"""``moorage inspect``: read, print.
 
-Importing is most of what it costs: what only queues or gpushare's table need is imported for them, and nothing here
-needs NumPy (tests/cli/test_startup.py).
+Imports are most of its cost, so what only nodes, queues or PodGroups need is imported for them, and what reaches a
+cluster where one is read. Nothing here needs NumPy (tests/cli/test_startup.py).
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import anyio
 import msgspec
 
-from kube.client.api import Api
 from kube.client.errors import ApiError, BadRequest, Forbidden
-from kube.client.resources import POD_GROUPS, QUEUES
-from runtime import output
-from runtime.client import reached
 from runtime.options import selection
 from runtime.options.output import FOR_PROGRAMS, NAME, WIDE
 from runtime.options.selection import ALIYUN, CLUSTER, GROUP, NODE, POD, QUEUE
-from runtime.output import Progress
+from runtime.output import Progress, write
 from runtime.text import BadInput, line
 from ui import tables
-from ui.inspect import reader
-from ui.inspect.survey import survey
-from ui.inspect.tables import cluster_sheets, node_sheets, pod_sheets
 from ui.inspect.values import Inspection
-from ui.leaders import Leaders, by_server
 from ui.tables import Sheet
+from wire.names import SCHEDULING_GROUP
 
 if TYPE_CHECKING:
+    from kube.client.api import Api
+    from ui.leaders import Leaders
     from ui.queues.pools import Divided
 
 _DEFAULT_NAMESPACE: Final = "default"
@@ -52,12 +47,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _of_files(arguments: argparse.Namespace) -> Inspection:
-    from ui.queues import files  # noqa: PLC0415 - of queues
+    from ui.queues import files  # noqa: PLC0415 - for those who name files
 
     return queues_seen(files.read_listed(arguments.filename), arguments.names)
 
 
 async def _seen(arguments: argparse.Namespace) -> Inspection:
+    from runtime.client import reached  # noqa: PLC0415 - of clusters
+    from ui.leaders import by_server  # noqa: PLC0415 - of clusters
+
     async with reached(arguments, "inspect", only_reads=True) as cluster:
         dated, leaders = by_server(cluster.transport)
         own = cluster.credentials.namespace
@@ -80,6 +78,8 @@ async def look(
         raise BadInput(f"-l {arguments.selector}: {error}") from error
     if leaders is None:
         return seen
+    from ui.inspect import reader  # noqa: PLC0415 - of clusters
+
     unread: list[str] = []
     await reader.allowed(partial(leaders.look, api), "leases (whether scheduler and binder work)", unread)
     return msgspec.structs.replace(seen, unread=(*seen.unread, *unread), warnings=leaders.warnings())
@@ -94,19 +94,23 @@ async def _looked(api: Api, arguments: argparse.Namespace, own_namespace: str) -
 
         seen = queues_seen(await queue_reading.read_listed(api), arguments.names)
         return await _labelled(api, seen, labels) if labels else seen
+    from ui.inspect import reader  # noqa: PLC0415 - of nodes, pods and PodGroups
+
     if arguments.what in {POD, GROUP} and not some and not arguments.all_namespaces:
         some = (own_namespace or _DEFAULT_NAMESPACE,)
     if arguments.what == GROUP:
-        from ui.inspect import groups as pod_groups  # noqa: PLC0415 - of PodGroups
+        from ui.inspect.groups import group_views  # noqa: PLC0415 - of PodGroups
 
-        groups = await pod_groups.read_groups(api, arguments.names, namespaces=some, labels=labels)
-        return Inspection(pod_groups=tuple(pod_groups.group_views(groups)), unread=groups.unread)
+        groups = await reader.read_groups(api, arguments.names, namespaces=some, labels=labels)
+        return Inspection(pod_groups=tuple(group_views(groups)), unread=groups.unread)
     if arguments.what == POD:
         found = await reader.read_pods(api, arguments.names, namespaces=some, labels=labels)
     elif arguments.names:
         found = await reader.read_nodes(api, arguments.names)
     else:
         found = await reader.read_cluster(api, labels=labels)
+    from ui.inspect.survey import survey  # noqa: PLC0415 - of nodes and pods
+
     seen = survey(found, namespaces=some)
     if not arguments.use:
         return seen
@@ -115,6 +119,8 @@ async def _looked(api: Api, arguments: argparse.Namespace, own_namespace: str) -
 
 async def _labelled(api: Api, seen: Inspection, labels: str) -> Inspection:
     """The queues that have labels. All of them were counted."""
+    from kube.client.resources import QUEUES  # noqa: PLC0415 - of clusters
+
     listed = await api.list(QUEUES, label_selector=labels, skip_undecodable=True)
     wanted = {queue.metadata.name for queue in listed.items}
     return msgspec.structs.replace(seen, queues=tuple(queue for queue in seen.queues if queue.name in wanted))
@@ -140,11 +146,9 @@ def queues_seen(divided: Divided, wanted: Sequence[str]) -> Inspection:
 def show(seen: Inspection, arguments: argparse.Namespace) -> None:
     """Print an inspection as the command line asks for it."""
     if arguments.format == ALIYUN:
-        from ui.inspect import aliyun  # noqa: PLC0415 - for those who ask for it
-
-        aliyun.show(seen, unit=arguments.memory_unit, details=arguments.details, output=arguments.output)
+        show_aliyun(seen, unit=arguments.memory_unit, details=arguments.details, output=arguments.output)
     elif arguments.output in FOR_PROGRAMS:
-        output.write(seen, arguments.output)
+        write(seen, arguments.output)
     elif arguments.output == NAME:
         sys.stdout.writelines(f"{line(each)}\n" for each in names_of(seen, arguments.what))
     elif arguments.selector and not names_of(seen, arguments.what):
@@ -152,30 +156,42 @@ def show(seen: Inspection, arguments: argparse.Namespace) -> None:
     else:
         is_wide = arguments.output == WIDE
         look = tables.Look(is_wide=is_wide, has_headers=not arguments.no_headers)
-        tables.show(_SHEETS[arguments.what](seen, wide=is_wide), seen.unread, look)
+        tables.show(_sheets(arguments.what)(seen, is_wide), seen.unread, look)
     if arguments.format == ALIYUN or arguments.output not in FOR_PROGRAMS:
         sys.stderr.writelines(f"warning: {line(warning)}\n" for warning in seen.warnings)
 
 
-def _tree(seen: Inspection, *, wide: bool) -> list[Sheet]:
-    from ui.queues.tables import tree_sheets  # noqa: PLC0415 - of queues
+def show_aliyun(seen: Inspection, *, unit: str, details: bool, output: str) -> None:
+    """Print the summary or the details, or the inspect API's JSON."""
+    from scheduler.core.report.node_view import Answer  # noqa: PLC0415 - of nodes
+    from ui.inspect.tables import aliyun_details, aliyun_summary, aliyun_uses  # noqa: PLC0415 - of nodes
 
-    return tree_sheets(seen.queues, wide=wide)
+    uses = aliyun_uses(seen, unit)
+    if output == "json":
+        write(Answer(tuple(use for _, use in uses)), output)
+    else:
+        width = None if output == WIDE else tables.terminal_width()
+        made = (aliyun_details if details else aliyun_summary)(uses, unit, width)
+        sys.stdout.writelines(f"{line}\n" for line in made)
+    unknown = [node.name for node in seen.nodes if node.gpus and not node.smallest_card_mib]
+    sys.stderr.writelines(f"not known: how much memory the GPUs of {name} have; shown as 0\n" for name in unknown)
+    sys.stderr.writelines(f"not read: {note}\n" for note in seen.unread)
 
 
-def _gangs(seen: Inspection, *, wide: bool) -> list[Sheet]:
-    from ui.inspect.groups import group_sheets  # noqa: PLC0415 - of PodGroups
+def _sheets(what: str) -> Callable[[Inspection, bool], list[Sheet]]:
+    """What makes tables of what was asked for."""
+    if what == QUEUE:
+        from ui.queues.tables import tree_sheets  # noqa: PLC0415 - of queues
 
-    return group_sheets(seen.pod_groups, wide=wide)
+        return lambda seen, is_wide: tree_sheets(seen.queues, wide=is_wide)
+    if what == GROUP:
+        from ui.inspect.groups import group_sheets  # noqa: PLC0415 - of PodGroups
 
+        return lambda seen, is_wide: group_sheets(seen.pod_groups, wide=is_wide)
+    from ui.inspect.tables import cluster_sheets, node_sheets, pod_sheets  # noqa: PLC0415 - of nodes and pods
 
-_SHEETS: Final[Mapping[str, Callable[..., list[Sheet]]]] = {
-    CLUSTER: cluster_sheets,
-    NODE: node_sheets,
-    POD: pod_sheets,
-    GROUP: _gangs,
-    QUEUE: _tree,
-}
+    made = {CLUSTER: cluster_sheets, NODE: node_sheets, POD: pod_sheets}[what]
+    return lambda seen, is_wide: made(seen, wide=is_wide)
 
 
 def names_of(seen: Inspection, what: str) -> list[str]:
@@ -183,7 +199,7 @@ def names_of(seen: Inspection, what: str) -> list[str]:
     if what == POD:
         return [f"pod/{pod.name}" for pod in seen.pods]
     if what == GROUP:
-        return [f"podgroup.{POD_GROUPS.group}/{group.name}" for group in seen.pod_groups]
+        return [f"podgroup.{SCHEDULING_GROUP}/{group.name}" for group in seen.pod_groups]
     if what == QUEUE:
-        return [f"queue.{QUEUES.group}/{queue.name}" for queue in seen.queues]
+        return [f"queue.{SCHEDULING_GROUP}/{queue.name}" for queue in seen.queues]
     return [f"node/{node.name}" for node in seen.nodes]

@@ -1,18 +1,25 @@
-"""What ``moorage ui`` does when it is called: follow a cluster, and serve its page until told to stop."""
+"""``moorage ui``: follow a cluster, or read a recorded run, and serve the page until stopped.
+
+A recorded run is served with its state and the paths of its pods at any moment. All its readers have the same rights.
+"""
 
 from __future__ import annotations
 
 import argparse
+import re
 import secrets
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Final
 
 import anyio
+import msgspec
+from aiohttp import web
 from anyio.abc import TaskGroup
+from typing_extensions import override
 
 from admission.certificates.tls import Files, FilesShown
 from kube.client.clock import SystemClock
@@ -26,14 +33,109 @@ from runtime.settings.page import PageSettings, is_loopback
 from runtime.text import BadInput, line, refuse
 from ui.leaders import by_server
 from ui.page import explanations
-from ui.page.auth import Access, Open, Reviewed
-from ui.page.explanations import PageExplains
+from ui.page.auth import Access, Open, TokenReviewAccess
+from ui.page.drawing import with_link
+from ui.page.explanations import PageExplains, Question
 from ui.page.objects import Objects
 from ui.page.recording import Recording
-from ui.page.replay import Opened
-from ui.page.server import Answering, Door
-from ui.page.timeline import Recorded
+from ui.page.server import HEADERS, Answering, Door, Handler, stated, told
+from ui.page.timeline import FileChanged, Recorded
+from ui.page.values import EVERYTHING, State
 from ui.page.watch import Following, Publishing, Unusable
+
+_encode: Final = msgspec.json.Encoder().encode
+_LEVEL: Final = 1  # it is asked for several times a second
+#: Ms after the beginning, as ``at`` has them. No run is longer.
+_MS: Final = re.compile(r"[0-9]{1,12}")
+
+
+class Opened(Answering):
+    """``epoch`` tells this run from others: what a reader knew of another one means nothing here.
+
+    There is no stream: nothing happens in a run but what its reader asks for.
+    """
+
+    def __init__(
+        self,
+        recorded: Recorded,
+        *,
+        epoch: str,
+        source: str,
+        speed: float,
+        hosts: Collection[str] | None,
+        trace_url: str = "",
+        explains: PageExplains | None = None,
+    ) -> None:
+        super().__init__(
+            Publishing(epoch), recorded, Open(), source=source, hosts=hosts, trace_url=trace_url, explains=explains
+        )
+        self._recorded = recorded
+        self._epoch = epoch
+        self._speed = speed
+
+    @override
+    async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            return await super()._answer(request, handler)
+        except FileChanged as error:
+            answer = told(410, str(error))
+            answer.headers.update(HEADERS)
+            return answer
+
+    @override
+    async def _state(self, request: web.Request) -> web.StreamResponse:
+        """All of it at the moment ``at``, or what is different there from what the reader knew, ``after``."""
+        at_ms = self._at(request)
+        if isinstance(at_ms, web.Response):
+            return at_ms
+        after = request.query.get("after", "")
+        epoch, _, known = after.rpartition("-")
+        known_ms = int(known) if epoch == self._epoch and _MS.fullmatch(known) else None
+        async with self._recorded.at(at_ms, known_ms) as moment:
+            is_whole = moment.changes is None
+            state = State(
+                id=f"{self._epoch}-{moment.at_ms}",
+                source=self._source,
+                changes=moment.frames.whole() if moment.changes is None else moment.changes,
+                run=self._recorded.about(self._speed) if is_whole else None,
+                at_ms=moment.at_ms,
+                after="" if is_whole else after,
+                unread=self._recorded.troubles(),
+            )
+        return await stated(request, state, level=_LEVEL)
+
+    @override
+    async def _pod(self, request: web.Request) -> web.StreamResponse:
+        at_ms = self._at(request)
+        if isinstance(at_ms, web.Response):
+            return at_ms
+        async with self._recorded.at(at_ms, at_ms) as moment:
+            path = moment.frames.path(request.match_info["namespace"], request.match_info["name"])
+        if path is None:
+            return told(404, "there is no such pod at that moment")
+        return web.Response(body=_encode(with_link(path, self._trace_url)), content_type="application/json")
+
+    @override
+    async def _explain(self, request: web.Request) -> web.StreamResponse:
+        at_ms = self._at(request)
+        if isinstance(at_ms, web.Response):
+            return at_ms
+        namespace, name = request.match_info["namespace"], request.match_info["name"]
+        return await self._explained(Question(namespace=namespace, name=name, sight=EVERYTHING, at_ms=at_ms))
+
+    @override
+    async def _changes(self, request: web.Request) -> web.StreamResponse:
+        return told(404, "a recorded run is asked for its moments: /api/state?at=MILLISECONDS")
+
+    def _at(self, request: web.Request) -> int | web.Response:
+        """The moment that is asked for; without one the first."""
+        if not self._recorded.is_in_step:
+            return told(503, "the recorded run is being read")
+        text = request.query.get("at", str(self._recorded.from_ms))
+        if not _MS.fullmatch(text):
+            return told(400, "at: allowed is a whole number of milliseconds after the beginning of the run")
+        return int(text)
+
 
 #: Names by which this machine calls itself; any other name was made by somebody to get at what it serves.
 _OURSELVES: Final = ("127.0.0.1", "localhost", "[::1]")
@@ -104,7 +206,7 @@ async def _follow(arguments: argparse.Namespace, settings: PageSettings, door: D
                     has_use=not some,
                 )
                 is_local = is_loopback(settings.listen[0])
-                access: Access = Open() if is_local else Reviewed(api)
+                access: Access = Open() if is_local else TokenReviewAccess(api)
                 hosts = _OURSELVES if is_local else None
                 answering = Answering(
                     publishing,

@@ -36,6 +36,7 @@ from runtime.process import rng
 from runtime.text import line
 from ui.leaders import by_server
 from ui.page.watch import Following, Publishing, Unusable
+from ui.tables import terminal_width
 from ui.top.screen import Letters, Screen, View, screen
 
 #: What terminals send for keys that have no character.
@@ -115,7 +116,7 @@ async def _run(arguments: argparse.Namespace) -> int:
         has_use = arguments.use or arguments.idle
         following = Following(api, publishing.objects, rng=rng(), namespaces=some, leaders=watching, has_use=has_use)
         unusable = Unusable(publishing.objects)
-        view = View(_PLAIN_WIDTH, _EVERYTHING, use=has_use, has_use=has_use, **_how(arguments))
+        view = View(terminal_width() or _PLAIN_WIDTH, _EVERYTHING, use=has_use, has_use=has_use, **_how(arguments))
         top = Top(publishing, following, view, unusable, clock=api.clock)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(following.run)

@@ -25,7 +25,7 @@ from ui import tables
 from ui.inspect.reader import allowed
 from ui.tables import Cell, Look, Sheet
 from wire import names
-from wire.coordination import Lease
+from wire.api_groups import Lease
 from wire.core import Pod
 
 _VERSION_WITHIN_S: Final = 10.0

@@ -1,21 +1,30 @@
-"""Explains one group in slices: its caller may do something else between two of them, and may stop after any.
+"""Explains a pod or PodGroup in slices, and asks the scheduler of a cluster for its explanation.
 
 A slice is a bounded number of operations of one try; a try costs at most what a decision may (decide/allowance.py).
-The state may change between two slices: then that try is made again, the search goes on from the state as it is, and
-what was found stays as it was tried.
+Where the state changes between two slices, that try is repeated and the search goes on from the new state; earlier
+findings stay as they were tried.
 
-The group that is asked about, and the cluster as it would be after the edits of ``--what-if``.
+The scheduler is asked through the API server's service proxy, with the user's own token. It gives no answer where the
+service is off, where the user has no token (a client certificate), may not use the proxy, or impersonates somebody;
+then there is a reason. Only where no scheduler of the cluster explains there is none: nothing has failed.
 """
 
 from __future__ import annotations
 
+import argparse
 import difflib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Protocol
+from urllib.parse import quote
 
 import msgspec
 
 from kube.client.clock import monotonic_ns
+from kube.client.config import Credentials
+from kube.client.errors import ApiError
+from kube.client.http_reads import HttpReads
+from kube.client.transport import Response
+from runtime.client import Reached
 from runtime.options.selection import POD, called
 from runtime.text import BadInput
 from scheduler.core.decide.allowance import Limits
@@ -29,9 +38,10 @@ from scheduler.core.what_if.explanation import Explained, with_residents
 from scheduler.core.what_if.suggestions import MOST, Search, Suggestion, searching, suggestions_within
 from scheduler.core.what_if.trials import Pause, Question, Trying
 from ui.explain import tables, views
-from ui.explain.questions import Asked, Unanswered
-from ui.explain.views import GroupView
+from ui.explain.views import Asked, GroupView, Unanswered
 from ui.queues.count import NOW_NS, Known
+from ui.queues.pools import unread_of
+from wire import names
 
 #: Operations (core/decide/allowance.py) after which no further change is tried: about 0.7 s.
 MOST_OPERATIONS_AT_ONCE: Final = 1_500_000
@@ -73,7 +83,8 @@ def subject(known: Known, kind: str, namespace: str, name: str) -> Subject:
     near = difflib.get_close_matches(name, there, n=1)
     meant = f"; did you mean {near[0]}?" if near else ""
     whose = "" if kind != POD else " that waits for this scheduler or has a node"
-    raise BadInput(f"there is no {called(kind)} {name} in namespace {namespace}{whose}{meant}")
+    unread = unread_of("Pod" if kind == POD else "PodGroup", known.unread)
+    raise BadInput(f"there is no {called(kind)} {name} in namespace {namespace}{whose}{meant}{unread}")
 
 
 def explained(
@@ -119,7 +130,9 @@ def devices_left_out(found: Explained) -> Iterator[str]:
 def is_in_doubt(known: Known, of: Subject, found: Explained) -> bool:
     """Whether something that was not read may keep the group waiting, though it starts by all that was."""
     rules = known.has_doubtful_rules and any(each.claims for each in found.outcome.placed)
-    return rules or not of.uids.isdisjoint(known.mounting | known.claiming)
+    budgets = found.outcome.preemption is not None and not known.knows_budgets
+    is_anywhere = (of.namespace, of.name) in known.placed_anywhere
+    return rules or budgets or is_anywhere or not of.uids.isdisjoint(known.mounting | known.claiming)
 
 
 def not_looked_at(known: Known, of: Subject, found: Explained) -> Iterator[str]:
@@ -131,8 +144,13 @@ def not_looked_at(known: Known, of: Subject, found: Explained) -> Iterator[str]:
     yield from devices_left_out(found)
     if found.is_cut:
         yield CUT_AT_ONCE
-    if found.room is not None:
+    if (of.namespace, of.name) in known.placed_anywhere:
+        yield "Topologies: the PodGroup counts as if it named none"
+    is_about_evictions = found.preemption is not None or found.outcome.preemption is not None
+    if is_about_evictions and not known.knows_budgets:
         yield "PodDisruptionBudgets, which may protect pods that could be evicted"
+    if of.waiting and not known.knows_evictions:
+        yield "the record of evictions (ConfigMaps of kai-scheduler): no pod counts as one that may be evicted for it"
 
 
 #: A try does not tell others again why they wait.
@@ -311,3 +329,85 @@ def _edits(asked: Asked) -> list[Edit]:
     if not asked.sees_others and any(edit.family is Family.ENDED for edit in edits):
         raise Unanswered(403, "--what-if finish, drain, cordon: allowed where you may list the pods of all namespaces")
     return edits
+
+
+#: Has the token: the proxy takes Authorization away (ui/explain/server.py).
+TOKEN_HEADER: Final = "X-Moorage-Authorization"  # noqa: S105 - the name of a header
+_SERVICES: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/services"
+_SERVICE: Final = f"{_SERVICES}/{names.EXPLAIN_SERVICE}"
+_PATH: Final = f"{_SERVICES}/https:{names.EXPLAIN_SERVICE}:explain/proxy/explain"
+#: The scheduler takes 8 s at most.
+_TIMEOUT_S: Final = 10.0
+#: What the scheduler says of the question, not of itself.
+_OF_THE_QUESTION: Final = frozenset({400, 404})
+_ACT_AS: Final = "Impersonate-"
+
+
+class NoAnswer(Exception):
+    """Raised where the scheduler does not answer. The message says why."""
+
+
+class NotServed(NoAnswer):
+    """Raised where no scheduler of the cluster explains: the Service does not exist."""
+
+
+class CanNotAsk(NoAnswer):
+    """Raised where nobody was asked, as these credentials can't be passed on."""
+
+
+async def ask(cluster: Reached, arguments: argparse.Namespace, namespace: str) -> Whole:
+    """Ask the scheduler what the arguments name. Raises NoAnswer, and BadInput for what it refuses."""
+    asked = Asked(kind=arguments.what, namespace=namespace, name=arguments.names[0], supposed=tuple(arguments.what_if))
+    try:
+        return await passed_on(cluster.credentials, asked)
+    except CanNotAsk as why:
+        if await _is_served(cluster):
+            raise
+        raise NotServed(str(why)) from why
+
+
+async def _is_served(cluster: Reached) -> bool:
+    """Whether there is a scheduler to ask, as far as these credentials may know."""
+    try:
+        found = await cluster.transport.request("GET", _SERVICE, query={}, timeout_s=_TIMEOUT_S)
+    except (ApiError, OSError, ValueError):
+        return True
+    return found.status != 404
+
+
+async def passed_on(credentials: Credentials, asked: Asked) -> Whole:
+    """Ask the scheduler as the owner of these credentials. Raises NoAnswer, and BadInput for what it refuses."""
+    if any(name.startswith(_ACT_AS) for name, _ in credentials.headers):
+        raise CanNotAsk("--as can't be passed on to it")
+    token = "" if credentials.authorization is None else await credentials.authorization()
+    if not token.lower().startswith("bearer "):
+        raise CanNotAsk("it needs a bearer token, and these credentials have none")
+    path = "/".join((_PATH, *(quote(part, safe="") for part in (asked.kind, asked.namespace, asked.name))))
+    query = {"what-if": "\n".join(asked.supposed)} if asked.supposed else {}
+    shown = msgspec.structs.replace(credentials, headers=(*credentials.headers, (TOKEN_HEADER, token)))
+    try:
+        async with HttpReads(shown, user_agent="moorage-explain") as transport:
+            return _read(await transport.request("GET", path, query=query, timeout_s=_TIMEOUT_S))
+    except (ApiError, OSError, ValueError) as error:
+        raise NoAnswer(str(error)) from error
+
+
+class _Refusal(msgspec.Struct):
+    """``error``: of the scheduler; ``message``: of the API server, where it does not get as far."""
+
+    error: str = ""
+    message: str = ""
+
+
+def _read(answer: Response) -> Whole:
+    try:
+        if answer.status == 200:
+            return msgspec.json.decode(answer.body, type=Whole)
+        said = msgspec.json.decode(answer.body, type=_Refusal)
+    except msgspec.MsgspecError as error:
+        raise NoAnswer(f"HTTP {answer.status} in a form of another version") from error
+    if answer.status in _OF_THE_QUESTION and said.error:
+        raise BadInput(said.error)
+    if answer.status == 404:  # of the API server
+        raise NotServed(said.message)
+    raise NoAnswer(f"HTTP {answer.status}: {said.error or said.message}")

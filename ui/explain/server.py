@@ -1,21 +1,16 @@
-"""A replica of the scheduler that also explains, over TLS, whether it leads or not.
+"""Explanations of a running scheduler: ``GET /explain/pod|podgroup/NAMESPACE/NAME?what-if=...`` over HTTPS.
 
-The certificate is made at each start and nobody trusts it: the API server's service proxy verifies none. TLS keeps
-tokens from those who listen on the way; who answers is decided by who may change the Service and its endpoints.
+Who may ask: a TokenReview names the user, a SubjectAccessReview says whether the user may get the object, another one
+whether pods of other namespaces may be named. The API server's service proxy removes the header Authorization, so the
+token comes in a header of Moorage's. The proxy verifies no certificate: one is made at each start, for encryption only.
 
-A user may have a pod or PodGroup explained if the API server lets the user get it.
+How much it may cost: the number of waiting questions is bounded, in all and by user, and an answer is kept for
+seconds. One question is computed at a time, for ``MOST_S`` at most, in slices between decisions: two slices never
+follow each other directly, and slices take a tenth of the time over seconds. Unused time is saved for ``BURST_S``
+seconds of work, which is enough for the first question after a quiet time.
 
-A TokenReview says whose the token is, a SubjectAccessReview whether that user may get the object, and another whether
-pods of other namespaces may be named to them. Answers hold for seconds.
-
-The explanations of a scheduler over HTTP: ``GET /explain/pod|podgroup/NAMESPACE/NAME?what-if=...``.
-
-The API server's service proxy takes the header Authorization away when it passes a request on, so the token comes in a
-header of ours. The number of questions that wait is bounded, in all and of each user; an answer holds for seconds.
-
-Idle shares beside a group that waits: who holds some of a GPU and uses next to none of it. Never a reason to evict.
-
-By reports of agents that work now (gpu/node_use.py), so without agents there are none.
+Idle shares are listed beside a waiting group where reports of working node agents name them (gpu/node_use.py). They
+are never a reason to evict.
 """
 
 from __future__ import annotations
@@ -23,8 +18,10 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
+import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import anyio
@@ -38,24 +35,151 @@ from admission.connections import Entrance, Limits
 from gpu.node_use import NodeUse, idle_nano_seconds, is_idle
 from gpu.reservation import Reservation
 from kube.client.api import Api
+from kube.client.clock import Clock, monotonic_ns
 from kube.client.errors import ApiError
 from kube.client.resources import POD_GROUPS, PODS, Resource
 from kube.lead.replica import Replica
 from kube.serving import running
-from runtime.metrics.scheduler import ExplainObserver, Outcome
+from kube.telemetry.logevents import EventSink, ignore
+from runtime.metrics.scheduler import ExplainEvent, Outcome, QuestionAnswered, SliceTook
 from runtime.options.selection import POD
 from runtime.reviews import Remembered, Users, may, token_of
 from scheduler.app import Scheduler
+from scheduler.core.cluster import Cluster
 from scheduler.core.what_if.edit_text import MOST_CHARACTERS
-from scheduler.watch.node_agents import NodeUses
-from ui.explain.client import TOKEN_HEADER
-from ui.explain.explanation import Whole
-from ui.explain.questions import KINDS, Asked, Unanswered
-from ui.explain.turns import Budget, Idle, Judging
-from ui.explain.views import HolderView
+from scheduler.watch.secondary import NodeUses
+from ui.explain.explanation import TOKEN_HEADER, Explaining, Whole
+from ui.explain.views import KINDS, Asked, GroupView, IdleShareView, Unanswered
 from ui.inspect.tables import gpus_up
 from ui.inspect.use import clock
-from wire.reviews import UserInfo
+from wire.api_groups import UserInfo
+from wire.units import SECOND_NS
+
+#: Of all time, over long.
+SHARE: Final = 0.1
+#: Seconds of work that are saved while nobody asks.
+BURST_S: Final = 2.0
+
+
+class Budget:
+    """Counts what slices took. ``worked_s``: a clock of this thread's CPU time, which others' load does not move."""
+
+    def __init__(
+        self,
+        *,
+        share: float = SHARE,
+        burst_s: float = BURST_S,
+        worked_s: Callable[[], float] = time.thread_time,
+        emit: EventSink[ExplainEvent] = ignore,
+    ) -> None:
+        self._emit = emit
+        self._worked_s = worked_s
+        self._share = share
+        self._burst_s = burst_s
+        self._left_s = burst_s
+        self._counted_at = float("-inf")
+        #: When the next slice may begin, by the one before.
+        self._next_at = float("-inf")
+
+    def begins_at(self) -> float:
+        """Return when the next slice may begin."""
+        now = anyio.current_time()
+        self._refill(now)
+        return max(self._next_at, now if self._left_s > 0 else now - self._left_s / self._share)
+
+    @contextmanager
+    def slice(self) -> Iterator[None]:
+        """Count what is done inside; nothing may be awaited there."""
+        began_s = self._worked_s()
+        self._refill(anyio.current_time())
+        try:
+            yield
+        finally:
+            took_s = self._worked_s() - began_s
+            self._left_s -= took_s
+            self._next_at = anyio.current_time() + took_s
+            self._emit(SliceTook(took_s))
+
+    def _refill(self, now: float) -> None:
+        if now > self._counted_at > float("-inf"):
+            self._left_s = min(self._burst_s, self._left_s + (now - self._counted_at) * self._share)
+        self._counted_at = now
+
+
+#: (now, namespace) -> idle shares.
+Idle = Callable[[int, str], tuple[IdleShareView, ...]]
+
+#: A question is worked on for this time at most; what was found by then is the answer.
+MOST_S: Final = 8.0
+#: The slices of a question wait this long for decisions, in all, and look this often.
+_DECISIONS_S: Final = 1.0
+_LOOK_S: Final = 0.005
+_NOT_LEADING: Final = (
+    "this replica of the scheduler does not lead: failed attempts, and pods that are evicted for others, are not known"
+)
+
+
+class Judging:
+    """``is_leading``: whether decisions are made here; a replica that follows answers by what it has read.
+
+    ``idle``: idle shares of one namespace, "" for all, at a time; None: nobody follows what agents report.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        clock: Clock,
+        is_leading: Callable[[], bool],
+        budget: Budget | None = None,
+        idle: Idle | None = None,
+    ) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._is_leading = is_leading
+        self._budget = budget or Budget()
+        self._idle = idle
+        self._turn = anyio.Lock()
+
+    async def explain(self, asked: Asked) -> Whole:
+        """Explain a group. Raises Unanswered for one that is not there, and for changes that make no sense."""
+        found = Explaining(self._cluster, asked)
+        async with self._turn:
+            until = anyio.current_time() + MOST_S
+            patience_s = _DECISIONS_S
+            while found.is_open:
+                patience_s = await self._slice(until, patience_s)
+                with self._budget.slice():
+                    if anyio.current_time() < until:
+                        found.go_on(self._wall_s(), is_settled=self._is_settled())
+                        continue
+                    found.explain_now(self._wall_s(), is_settled=self._is_settled())
+                break
+        left_out = (found.left_out,) if found.left_out else ()
+        unread = (*(() if self._is_leading() else (_NOT_LEADING,)), *found.not_looked_at, *left_out)
+        return Whole(group=self._with_idle(found.view(), asked), unread=unread)
+
+    def _with_idle(self, view: GroupView, asked: Asked) -> GroupView:
+        if self._idle is None or not view.waiting or view.starts:
+            return view
+        idle = self._idle(self._clock.now_ns(), "" if asked.sees_others else asked.namespace)
+        return msgspec.structs.replace(view, idle=idle)
+
+    async def _slice(self, until: float, patience_s: float) -> float:
+        """Wait until a slice may begin; return what is left of the patience with decisions."""
+        await anyio.sleep_until(min(until, self._budget.begins_at()))
+        began = anyio.current_time()
+        impatient_at = began + patience_s
+        while self._is_leading() and not self._is_settled() and anyio.current_time() < impatient_at:  # noqa: ASYNC110 - time passes, too
+            await anyio.sleep(_LOOK_S)
+        return impatient_at - anyio.current_time()
+
+    def _is_settled(self) -> bool:
+        return self._is_leading() and self._cluster.is_decided(monotonic_ns())
+
+    def _wall_s(self) -> int:
+        return self._clock.now_ns() // SECOND_NS
+
 
 #: For this time an answer of the API server holds.
 RIGHTS_HOLD_S: Final = 20.0
@@ -125,8 +249,8 @@ Explain = Callable[[Asked], Awaitable[Whole]]
 class Answering:
     """``explain`` answers a question once ``is_in_step``; before that the scheduler has not read the cluster."""
 
-    def __init__(self, explain: Explain, rights: Rights, observer: ExplainObserver | None = None) -> None:
-        self._observer = observer or ExplainObserver()
+    def __init__(self, explain: Explain, rights: Rights, emit: EventSink[ExplainEvent] = ignore) -> None:
+        self._emit = emit
         self._explain = explain
         self._rights = rights
         self._answers: Remembered[bytes | Unanswered] = Remembered(holds_s=ANSWERS_HOLD_S, most=_MOST_ANSWERS)
@@ -150,7 +274,7 @@ class Answering:
         began = anyio.current_time()
         try:
             outcome, answer = await self._answered(request)
-            self._observer.asked(outcome, anyio.current_time() - began)
+            self._emit(QuestionAnswered(outcome, anyio.current_time() - began))
             return answer
         finally:
             self._busy.discard(request.protocol)
@@ -224,15 +348,15 @@ def _refusal(refused: Unanswered) -> web.Response:
 
 #: Idle shares that are named, those that cost most first. A longer list would hide the rest of the answer.
 MOST: Final = 10
-#: Of its memory and of its multiprocessors (nodeagent/core/enforcement/usage.py).
+#: Of its memory and of its multiprocessors (nodeagent/core/enforcement/tenants.py).
 _AT_MOST: Final = "5%"
 
 
 def idle_holders(
     held: Iterable[Reservation], use_on: Callable[[str], NodeUse | None], *, now_ns: int, namespace: str = ""
-) -> tuple[HolderView, ...]:
+) -> tuple[IdleShareView, ...]:
     """Return those of one namespace, "" for all; those that have cost most come first."""
-    found: list[tuple[int, HolderView]] = []
+    found: list[tuple[int, IdleShareView]] = []
     for each in held:
         use = use_on(each.node) if each.book is not None and each.uuid else None
         if use is None or each.book is None:
@@ -246,7 +370,7 @@ def idle_holders(
                 f"{entry.pod} holds {gpus_up(entry.nano)} of a GPU on node {each.node}, "
                 f"and has used {_AT_MOST} of it at most since {clock(one.idle_since, now_ns)}"
             )
-            view = HolderView(
+            view = IdleShareView(
                 namespace=where,
                 name=name,
                 node=each.node,
@@ -281,21 +405,21 @@ def explained(
     api: Api,
     listener: socket.socket,
     context: ssl.SSLContext | None,
-    observer: ExplainObserver | None = None,
+    emit: EventSink[ExplainEvent] = ignore,
 ) -> Explained:
     """Return a replica that explains from a scheduler's state at a listening socket."""
     judging = Judging(
         scheduler.cache.cluster,
         clock=api.clock,
-        is_leading=lambda: scheduler.standing.is_leading,
-        budget=Budget(observer=observer),
+        is_leading=lambda: scheduler.state.is_leading,
+        budget=Budget(emit=emit),
         idle=None if scheduler.uses is None else _idle(scheduler, scheduler.uses),
     )
-    return Explained(replica, Answering(judging.explain, Rights(api.unfenced()), observer), listener, context)
+    return Explained(replica, Answering(judging.explain, Rights(api.unfenced()), emit), listener, context)
 
 
 def _idle(scheduler: Scheduler, uses: NodeUses) -> Idle:
-    def found(now_ns: int, namespace: str) -> tuple[HolderView, ...]:
+    def found(now_ns: int, namespace: str) -> tuple[IdleShareView, ...]:
         held = scheduler.cache.reservations.values() if uses.reports else ()
         return idle_holders(held, uses.use_on, now_ns=now_ns, namespace=namespace)
 

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from scheduler.conditions.advice import link
-from scheduler.conditions.messages import node_reason_text, told
+from scheduler.conditions.messages import node_reason_text, said_once, told
 from scheduler.conditions.suggestion_messages import (
     BOUND_WORDS,
     KEPT_WORDS,
@@ -20,10 +20,10 @@ from scheduler.conditions.suggestion_messages import (
     suggestion_text,
     time_text,
 )
-from scheduler.core.model.preemption import Bound, Found, NoRoom
+from scheduler.core.model.preemption import Bound, Found, NoVictims
 from scheduler.core.model.quota import DIMENSIONS
 from scheduler.core.what_if.edits import Edit
-from scheduler.core.what_if.explanation import BelowMinimum, Explained, NodeExplained, Standing
+from scheduler.core.what_if.explanation import BelowMinimum, Explained, KnownNomination, NodeExplained
 from scheduler.core.what_if.known_ends import Wait
 from scheduler.core.what_if.suggestions import Suggestion
 from ui.explain.views import (
@@ -34,8 +34,8 @@ from ui.explain.views import (
     KeptView,
     NodeExplanation,
     NominationView,
+    PreemptionView,
     ReasonView,
-    RoomView,
     VictimView,
 )
 from ui.queues.tables import amount, named
@@ -88,10 +88,10 @@ def group_view(
                 message=node_reason_text(each),
                 help=link(each.kind),
             )
-            for each in (explained.node_reasons if verdict is not None else ())
+            for each in (said_once(explained.node_reasons) if verdict is not None else ())
         ),
         queues=explained.queue,
-        room=_room(explained),
+        preemption=_preemption(explained),
         below_minimum=_below(explained.below),
         evictions=tuple(_nomination(each, explained) for each in explained.standing),
     )
@@ -154,11 +154,13 @@ def _sentence(explained: Explained, doubt: str, *, sees_others: bool) -> str:
 def _starting(explained: Explained) -> str:
     """What comes before a group that fits, after its name."""
     outcome = explained.outcome
+    victims = 0 if outcome.preemption is None else len(outcome.preemption.victims)
+    evicted = f"{_count(victims, 'pod')} {'is' if victims == 1 else 'are'} evicted for it"
     if explained.comes_later:
-        return "fits now, but other groups that wait come first and would take the place"
-    if outcome.room is not None:
-        victims = len(outcome.room.victims)
-        return f"starts when {_count(victims, 'pod')} {'is' if victims == 1 else 'are'} evicted for it"
+        fits = f"could start if {evicted}" if victims else "fits now"
+        return f"{fits}, but other groups that wait come first and would take the place"
+    if victims:
+        return f"starts when {evicted}"
     if outcome.frees_device:
         return "starts when an idle GPU reservation is removed; the scheduler does that"
     return f"fits now, on node {outcome.placed[0].node}: the scheduler's next decision places it"
@@ -168,16 +170,16 @@ def _count(count: int, noun: str) -> str:
     return f"{count} {noun}{'s' * (count != 1)}"
 
 
-def _room(explained: Explained) -> RoomView | None:
-    answer, snapshot = explained.room, explained.trying.snapshot
+def _preemption(explained: Explained) -> PreemptionView | None:
+    answer, snapshot = explained.preemption, explained.trying.snapshot
     match answer:
         case Found(action=action, units=units):
             uids = [uid for unit in units for uid in unit.pods]
             pods = [pod for uid in uids if (pod := snapshot.pod(uid)) is not None]
             victims = tuple(VictimView(namespace=pod.namespace, name=pod.name, node=pod.node) for pod in pods)
             message = f"Pods that may be evicted for it, and are enough: {len(victims)}"
-            return RoomView(is_possible=True, message=message, rule=action.value, victims=victims)
-        case NoRoom():
+            return PreemptionView(is_possible=True, message=message, rule=action.value, victims=victims)
+        case NoVictims():
             kept = tuple(
                 KeptView(
                     reason=each.why.value,
@@ -194,17 +196,17 @@ def _room(explained: Explained) -> RoomView | None:
                 else BOUND_WORDS[answer.bound]
             )
             until = f", until {time_text(answer.until_s)}" if answer.bound in _FOR_A_WHILE else ""
-            return RoomView(is_possible=False, message=f"No pod is evicted for it: {why}{until}", kept=kept)
+            return PreemptionView(is_possible=False, message=f"No pod is evicted for it: {why}{until}", kept=kept)
         case _:
             return None
 
 
-def _nomination(standing: Standing, explained: Explained) -> NominationView:
+def _nomination(standing: KnownNomination, explained: Explained) -> NominationView:
     nomination, snapshot = standing.nomination, explained.trying.snapshot
     places = [pod for place in nomination.places if (pod := snapshot.pod(place.pod_uid)) is not None]
     name = nomination.pod_group or (places[0].name if places else "a pod that is gone")
     taker = f"{nomination.namespace}/{name}"
-    whose = "for it" if standing.is_holder else f"for {taker}"
+    whose = "for it" if standing.is_nominee else f"for {taker}"
     message = (
         f"Evicted {whose} ({nomination.action.value}: {_RULES[nomination.action.value]}), "
         f"{standing.gone} of {len(nomination.victims)} are gone"
@@ -212,7 +214,7 @@ def _nomination(standing: Standing, explained: Explained) -> NominationView:
     return NominationView(
         rule=nomination.action.value,
         message=message,
-        is_for_this=standing.is_holder,
+        is_for_this=standing.is_nominee,
         for_group=taker,
         victims=tuple(
             VictimView(
@@ -239,8 +241,8 @@ def group_sheets(view: GroupView) -> Iterator[Sheet]:
         yield Sheet(title=title, columns=("NODES", "REASON", "HELP"), rows=rows, spare=("HELP",), prose=("REASON",))
     if view.queues:
         yield _queues(view)
-    if view.room is not None:
-        yield from _room_sheets(view.room)
+    if view.preemption is not None:
+        yield from _preemption_sheets(view.preemption)
     for each in view.evictions:
         yield _victims(f"{each.message}:", each.victims)
     yield from _helps(view)
@@ -287,7 +289,7 @@ def _queues(view: GroupView) -> Sheet:
     return Sheet(title="Its queue:", columns=columns, rows=rows, spare=("FAIR SHARE",), folds=("QUEUE",))
 
 
-def _room_sheets(room: RoomView) -> Iterator[Sheet]:
+def _preemption_sheets(room: PreemptionView) -> Iterator[Sheet]:
     if room.is_possible:
         yield _victims(f"{room.message} ({room.rule}: {_RULES[room.rule]}):", room.victims)
         return
@@ -331,8 +333,10 @@ class Whole(msgspec.Struct, frozen=True):
 
 
 def node_view(explained: NodeExplained) -> NodeExplanation:
-    """Return all of it."""
+    """Return all of it. A pod has one of the reasons that have the same words."""
     node = explained.node
+    pods = (msgspec.structs.replace(each.reason, nodes=each.pods) for each in explained.kept_off)
+    kept_off = said_once(pods, of_pods=True)
     return NodeExplanation(
         name=node.name,
         message=_node_sentence(explained),
@@ -343,13 +347,13 @@ def node_view(explained: NodeExplained) -> NodeExplanation:
         taints=tuple(f"{each.key}={each.value}:{each.effect}" for each in node.taints),
         reasons=tuple(
             ReasonView(
-                reason=each.reason.kind,
-                resource=each.reason.resource,
-                pods=each.pods,
-                message=node_reason_text(each.reason).partition(" ")[2],
-                help=link(each.reason.kind),
+                reason=each.kind,
+                resource=each.resource,
+                pods=each.nodes,
+                message=node_reason_text(each).partition(" ")[2],
+                help=link(each.kind),
             )
-            for each in explained.kept_off
+            for each in kept_off
         ),
         not_looked_at=explained.left_out,
     )

@@ -1,8 +1,7 @@
-"""Explanations for readers who may not list the pods of all namespaces: without names of others' pods.
+"""Questions about a pod or PodGroup, and the answers as JSON and YAML. Amounts are in the smallest unit of each.
 
-Numbers stay, as they do in conditions of pods; so do names of nodes and queues.
-
-What ``explain`` prints of a pod, a PodGroup or a node as JSON and YAML. Amounts are in the smallest unit of each.
+A reader who may not list the pods of all namespaces gets no names of others' pods. Numbers stay, as they do in
+conditions of pods; so do names of nodes and queues.
 """
 
 from __future__ import annotations
@@ -11,11 +10,37 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from runtime.options.selection import GROUP, POD
 from scheduler.core.what_if.edits import Edit
 from scheduler.core.what_if.explanation import Stands
 from scheduler.core.what_if.known_ends import Wait
 from scheduler.core.what_if.node_changes import Ended
 from scheduler.core.what_if.suggestions import Suggestion
+
+#: What is explained by a scheduler; nodes and queues are explained by the command itself.
+KINDS = (POD, GROUP)
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod or PodGroup, and changes that are supposed, as ``--what-if`` takes them.
+
+    ``sees_others``: whether pods of other namespaces are named in the answer.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    supposed: tuple[str, ...] = ()
+    sees_others: bool = False
+
+
+class Unanswered(Exception):
+    """Raised where there is no answer, with the HTTP status that says so."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+        self.why = why
 
 
 class ReasonView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
@@ -61,7 +86,7 @@ class NominationView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename
     victims: tuple[VictimView, ...]
 
 
-class RoomView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
+class PreemptionView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
     """Who could be evicted for the group. ``is_possible``: these would be enough; else ``kept`` says what protects."""
 
     is_possible: bool
@@ -98,7 +123,7 @@ class HelpView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="came
     edits: tuple[EditView, ...]
 
 
-class HolderView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
+class IdleShareView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
     """A pod that holds a share and uses next to none of it, as the agent of its node reports it."""
 
     namespace: str
@@ -127,7 +152,7 @@ class GroupView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="cam
     nodes: int = 0
     node_reasons: tuple[ReasonView, ...] = ()
     queues: tuple[Stands, ...] = ()
-    room: RoomView | None = None
+    preemption: PreemptionView | None = None
     #: How it stands if it runs below its minimum.
     below_minimum: BelowView | None = None
     evictions: tuple[NominationView, ...] = ()
@@ -136,7 +161,7 @@ class GroupView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="cam
     #: When it starts at the latest, if all ends are known: "" if not.
     starts_at_the_latest: str = ""
     #: Idle shares, where agents report them. Nothing is evicted for it.
-    idle: tuple[HolderView, ...] = ()
+    idle: tuple[IdleShareView, ...] = ()
     tried: int = 0
 
 
@@ -172,11 +197,13 @@ def _without_names(edit: Edit) -> Edit:
 
 def without_others(view: GroupView) -> GroupView:
     """Return the view with others' pods counted, not named."""
-    room = None if view.room is None else _room(view.room, view.namespace)
-    return msgspec.structs.replace(view, room=room, evictions=tuple(_nomination(each, view) for each in view.evictions))
+    room = None if view.preemption is None else _preemption(view.preemption, view.namespace)
+    return msgspec.structs.replace(
+        view, preemption=room, evictions=tuple(_nomination(each, view) for each in view.evictions)
+    )
 
 
-def _room(room: RoomView, namespace: str) -> RoomView:
+def _preemption(room: PreemptionView, namespace: str) -> PreemptionView:
     return msgspec.structs.replace(room, victims=_own(room.victims, namespace))
 
 

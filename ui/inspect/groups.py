@@ -1,38 +1,28 @@
 """PodGroups as tables: a row for each, and for those that were named their sub-groups and pods.
 
 PodGroups as they stand: how many pods run and wait, and why. Counted by the scheduler's own quorum. Pure.
-
-Reads PodGroups, and the pods that name them, with the rights of the user.
 """
 
 from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-import msgspec
-
 from gpu.grant import has_ended
-from kube.client.api import Api
-from kube.client.errors import NotFound
-from kube.client.listing import Listing
-from kube.client.resources import POD_GROUPS, PODS
 from scheduler.conditions.status_fields import GENERIC, shown_condition
 from scheduler.core.convert.pod_groups import pod_group_record
 from scheduler.core.convert.pods import pod_record
 from scheduler.core.groups.quorum import Quorum, quorum
 from scheduler.core.model.records import PodGroupRecord
 from scheduler.core.model.settings import Settings
-from ui.inspect.reader import one, read_requests
-from ui.inspect.survey import Surroundings, orders, pod_view
-from ui.inspect.tables import asked, why
+from ui.inspect.survey import Found, Surroundings, group_of, orders, pod_view
+from ui.inspect.tables import asked, reasons
 from ui.inspect.values import MemberView, PodGroupView, PodView, SubGroupView
 from ui.tables import Cell, Sheet
 from wire import names
 from wire.core import Pod
-from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import DEFAULT_NODE_POOL, PodGroup, SubGroup
 
 _SETTINGS: Final = Settings()
@@ -56,23 +46,7 @@ class Phase(enum.Enum):
     ENDED = "Ended"
 
 
-class FoundGroups(msgspec.Struct, frozen=True, kw_only=True):
-    """What was read. ``pods``: those that name a PodGroup. ``asked_for``: PodGroups to show with their pods."""
-
-    groups: Sequence[PodGroup] = ()
-    pods: Sequence[Pod] = ()
-    requests: Sequence[BindRequest] = ()
-    asked_for: Collection[str] = ()
-    unread: tuple[str, ...] = ()
-
-
-def group_of(pod: Pod) -> tuple[str, str] | None:
-    """Return namespace and name of the PodGroup that a pod names."""
-    name = (pod.metadata.annotations or {}).get(names.POD_GROUP_NAME, "")
-    return (pod.metadata.namespace, name) if name else None
-
-
-def group_views(found: FoundGroups) -> list[PodGroupView]:
+def group_views(found: Found) -> list[PodGroupView]:
     """Return all PodGroups in the order of their names."""
     members: dict[tuple[str, str], list[Pod]] = {}
     for pod in found.pods:
@@ -194,51 +168,6 @@ def _runs(pod: Pod) -> bool:
     return pod.status.phase == names.RUNNING and pod.metadata.deletion_timestamp is None
 
 
-async def read_groups(
-    api: Api, wanted: Sequence[str], *, namespaces: Sequence[str] = (), labels: str = ""
-) -> FoundGroups:
-    """Read these PodGroups, or all of some namespaces (() for all) or with labels, and their pods.
-
-    Raises BadInput for one that is not there, ApiError where PodGroups or pods can't be read.
-    """
-    unread: list[str] = []
-    groups: list[PodGroup] = []
-    requests: list[BindRequest] = []
-    if wanted:
-        groups = [await one(api, POD_GROUPS, name, namespace=namespaces[0]) for name in dict.fromkeys(wanted)]
-    else:
-        for namespace in namespaces or ("",):
-            groups += await _listed(api, namespace, labels, unread)
-    there = {(group.metadata.namespace, group.metadata.name) for group in groups}
-    pods: list[Pod] = []
-    for namespace in namespaces or ("",) if groups else ():
-        listing: Listing[Pod | None] = await api.digest(PODS, _of(there), namespace=namespace)
-        unread += [f"pod {each.key}: {each.error}" for each in listing.undecoded]
-        pods += [pod for pod in listing.items if pod is not None]
-        await read_requests(api, requests, unread, namespace=namespace)
-    return FoundGroups(
-        groups=groups,
-        pods=pods,
-        requests=requests,
-        asked_for=frozenset(wanted),
-        unread=tuple(dict.fromkeys(unread)),
-    )
-
-
-async def _listed(api: Api, namespace: str, labels: str, unread: list[str]) -> Sequence[PodGroup]:
-    try:
-        listing = await api.list(POD_GROUPS, namespace=namespace, label_selector=labels, skip_undecodable=True)
-    except NotFound:
-        unread.append(f"podgroups: the cluster does not know the kind {POD_GROUPS.kind}")
-        return ()
-    unread += [f"podgroup {each.key}: {each.error}" for each in listing.undecoded]
-    return listing.items
-
-
-def _of(groups: set[tuple[str, str]]) -> Callable[[Pod], Pod | None]:
-    return lambda pod: pod if group_of(pod) in groups else None
-
-
 _NONE: Final = "-"
 _STYLES: Final = {
     Phase.RUNNING.value: "green",
@@ -298,9 +227,9 @@ def _details(group: PodGroupView) -> Iterator[Sheet]:
             Cell(each.pod.phase or "Pending"),
             Cell(each.pod.node or _NONE),
             asked(each.pod)[1],
-            why(each.pod),
+            reason,
         ]
-        for each in group.members
+        for each, reason in zip(group.members, reasons([each.pod for each in group.members]), strict=True)
     ]
     yield Sheet(
         title=f"Pods of {name}:",

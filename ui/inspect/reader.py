@@ -1,7 +1,4 @@
-"""Reading what agents report of use, for an inspection that asks for it: as far as the user may.
-
-Reading what an inspection needs, and no more than that: the user may have few rights.
-"""
+"""Reads what an inspection needs, and no more than that: the user may have few rights."""
 
 from __future__ import annotations
 
@@ -16,15 +13,16 @@ from gpu.node_use import Agent, NodeUse, agents, is_agent, node_use
 from kube.client.api import Api, field_is
 from kube.client.errors import Forbidden, NotFound
 from kube.client.listing import Listing
-from kube.client.resources import BIND_REQUESTS, GPU_NODES, NODES, PODS, Resource
+from kube.client.resources import BIND_REQUESTS, GPU_NODES, NODES, POD_GROUPS, PODS, Resource
 from runtime.text import BadInput
-from ui.inspect.survey import Beside, Found, matters, summed, taken_beside
+from ui.inspect.survey import Beside, Found, group_of, matters, summed, taken_beside
 from ui.inspect.use import use_view
 from ui.inspect.values import Inspection
 from wire import names
 from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
 from wire.crds.gpunode import GpuNode
+from wire.crds.podgroup import PodGroup
 from wire.rfc3339 import rfc3339
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -98,6 +96,49 @@ async def read_pods(api: Api, wanted: Sequence[str], *, namespaces: Sequence[str
         are_all_pods=False,
         unread=tuple(dict.fromkeys(unread)),
     )
+
+
+async def read_groups(api: Api, wanted: Sequence[str], *, namespaces: Sequence[str] = (), labels: str = "") -> Found:
+    """Read these PodGroups, or all of some namespaces (() for all) or with labels, and their pods.
+
+    Raises BadInput for one that is not there, ApiError where PodGroups or pods can't be read.
+    """
+    unread: list[str] = []
+    groups: list[PodGroup] = []
+    requests: list[BindRequest] = []
+    if wanted:
+        groups = [await one(api, POD_GROUPS, name, namespace=namespaces[0]) for name in dict.fromkeys(wanted)]
+    else:
+        for namespace in namespaces or ("",):
+            groups += await _listed(api, namespace, labels, unread)
+    there = {(group.metadata.namespace, group.metadata.name) for group in groups}
+    pods: list[Pod] = []
+    for namespace in namespaces or ("",) if groups else ():
+        listing: Listing[Pod | None] = await api.digest(PODS, _of(there), namespace=namespace)
+        unread += [f"pod {each.key}: {each.error}" for each in listing.undecoded]
+        pods += [pod for pod in listing.items if pod is not None]
+        await read_requests(api, requests, unread, namespace=namespace)
+    return Found(
+        groups=groups,
+        pods=pods,
+        requests=requests,
+        asked_for=frozenset(wanted),
+        unread=tuple(dict.fromkeys(unread)),
+    )
+
+
+async def _listed(api: Api, namespace: str, labels: str, unread: list[str]) -> Sequence[PodGroup]:
+    try:
+        listing = await api.list(POD_GROUPS, namespace=namespace, label_selector=labels, skip_undecodable=True)
+    except NotFound:
+        unread.append(f"podgroups: the cluster does not know the kind {POD_GROUPS.kind}")
+        return ()
+    unread += [f"podgroup {each.key}: {each.error}" for each in listing.undecoded]
+    return listing.items
+
+
+def _of(groups: set[tuple[str, str]]) -> Callable[[Pod], Pod | None]:
+    return lambda pod: pod if group_of(pod) in groups else None
 
 
 async def _nodes_of(api: Api, pods: Sequence[Pod], unread: list[str]) -> list[Node]:
@@ -180,12 +221,14 @@ async def read_requests(api: Api, requests: list[BindRequest], unread: list[str]
     await allowed(read, "bindrequests (what is on its way to a node)", unread)
 
 
-async def allowed(read: Callable[[], Awaitable[None]], what: str, unread: list[str]) -> None:
-    """Read something that can be done without, and note where one may not."""
+async def allowed(read: Callable[[], Awaitable[None]], what: str, unread: list[str]) -> bool:
+    """Read something that can be done without, and note where one may not; return whether one may."""
     try:
         await read()
     except Forbidden:
         unread.append(f"{what}: you may not read this")
+        return False
+    return True
 
 
 def _if(keep: Callable[[Pod], bool]) -> Callable[[Pod], Pod | None]:

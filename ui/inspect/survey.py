@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from typing import Final, Protocol, TypeVar
+from typing import Final
 
 import msgspec
 
@@ -37,9 +37,11 @@ from scheduler.core.nodes.node_usage import Occupancy, occupancy
 from scheduler.core.report.fragmentation import (
     Cause,
     NodeLeft,
+    Use,
     counted_kinds,
     node_left,
     unusable_in_sum,
+    use_of_node,
     waiting_kinds,
 )
 from scheduler.core.report.node_view import Known, NodeView, TenantView, node_view
@@ -47,6 +49,7 @@ from ui.inspect.values import GivenView, Inspection, PodView, UnusableView, Wait
 from wire import names
 from wire.core import Condition, ContainerStatus, Node, Pod
 from wire.crds.bindrequest import BindRequest
+from wire.crds.podgroup import PodGroup
 from wire.quantity import MalformedQuantity, whole
 
 _PAST_THE_DOOR: Final = "it asks in another system's words, which are read at admission, and admission has not seen it"
@@ -214,26 +217,23 @@ class Beside(msgspec.Struct, frozen=True, gc=False):
 
 
 class Count:
-    """Nodes, hand-overs and pods of one moment; take each once, pods last."""
+    """Nodes, hand-overs and pods of one moment."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, found: Found | None = None, settings: Settings | None = None) -> None:
+        self._settings = settings or Settings()
         self._nodes: dict[str, NodeRecord] = {}
         self._pods = Pods()
-        self._commits = Commits(self._pods, settings=settings, changed=_nothing, touched=_nothing)
+        self._commits = Commits(self._pods, settings=self._settings, changed=_nothing, touched=_nothing)
+        if found is not None:
+            self._nodes = {node.metadata.name: node_record(node) for node in found.nodes}
+            # One without a readable charge is nobody's.
+            for request in map(bind_request_record, found.requests):
+                if request is not None:
+                    self._commits.hand_overs.put(request)
+            for pod in found.pods:
+                self._take(pod)
 
-    def upsert_node(self, node: Node) -> None:
-        """Take a node."""
-        record = node_record(node)
-        self._nodes[record.name] = record
-
-    def upsert_bind_request(self, request: BindRequest) -> None:
-        """Take a hand-over. One without a readable charge is nobody's."""
-        record = bind_request_record(request)
-        if record is not None:
-            self._commits.hand_overs.put(record)
-
-    def upsert_pod(self, pod: Pod) -> None:
+    def _take(self, pod: Pod) -> None:
         """Take a pod. One that has ended holds nothing any more, except as a reservation with a book."""
         seen = seen_pod(pod, self._settings)
         if seen.reservation is not None:
@@ -248,17 +248,19 @@ class Count:
                 self._pods.gone.put(seen.uid, None)
             self._commits.pod_gone(seen.uid)
 
-    def node_names(self) -> list[str]:
-        """Names of all nodes, sorted."""
-        return sorted(self._nodes)
+    def views(self) -> dict[str, NodeView]:
+        """Show each node as it is counted, by name."""
+        known = Known(self._pods.records)
+        return {name: self._view(node, known) for name, node in sorted(self._nodes.items())}
 
-    def view(self, name: str) -> NodeView | None:
-        """Show a node as it is counted; None if there is none of that name."""
-        node = self._nodes.get(name)
-        if node is None:
-            return None
-        pods, charges = tuple(self._pods.bound_to(name)), tuple(self._commits.charges_at(name))
-        return node_view(node, self._used(node), pods=pods, charges=charges, known=Known(self._pods.records))
+    def _view(self, node: NodeRecord, known: Known) -> NodeView:
+        pods, charges = tuple(self._pods.bound_to(node.name)), tuple(self._commits.charges_at(node.name))
+        return node_view(node, self._used(node), pods=pods, charges=charges, known=known)
+
+    def use(self, name: str) -> Use:
+        """Return what is used, free, in pieces and stranded of a node that is there."""
+        node = self._nodes[name]
+        return use_of_node(node, self._used(node))
 
     def unusable(self, beside: Mapping[str, Beside]) -> Mapping[Cause, int]:
         """Free GPUs of all nodes, in nano-GPU, that no pod of their node pool that waits or is usual can take.
@@ -317,39 +319,10 @@ def _nothing(*_what: str) -> None:
 _INTERNAL_IP: Final = "InternalIP"
 
 
-class Counted(Protocol):
-    """What was counted, by the scheduler or here."""
-
-    def node_names(self) -> list[str]:
-        """Names of all nodes, sorted."""
-        ...
-
-    def view(self, name: str) -> NodeView | None:
-        """Show a node; None if there is none of that name."""
-        ...
-
-
-class Fed(Protocol):
-    """What counts objects."""
-
-    def upsert_node(self, node: Node) -> object:
-        """Take a node."""
-        ...
-
-    def upsert_bind_request(self, request: BindRequest) -> object:
-        """Take a hand-over."""
-        ...
-
-    def upsert_pod(self, pod: Pod) -> object:
-        """Take a pod."""
-        ...
-
-
-F = TypeVar("F", bound=Fed)
-
-
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """What was read. ``pods``: at least those that ``matters`` says; ``asked_for``: names of pods to show in any case.
+    """What was read. ``pods``: at least those that ``matters`` says, or name one of ``groups``.
+
+    ``asked_for``: names of pods to show in any case, or of PodGroups to show with their pods.
 
     ``beside``: by node, what pods take that have nothing to do with GPUs; None: not read.
     ``are_all_pods``: whether all that is on these nodes was read, so that it can be said what is free. ``unread``: what
@@ -358,6 +331,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
     nodes: Sequence[Node] = ()
     pods: Sequence[Pod] = ()
+    groups: Sequence[PodGroup] = ()
     requests: Sequence[BindRequest] = ()
     asked_for: frozenset[str] = frozenset()
     are_all_pods: bool = True
@@ -366,19 +340,16 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def survey(
-    found: Found, *, namespaces: Collection[str] = (), settings: Settings | None = None, cluster: Counted | None = None
+    found: Found, *, namespaces: Collection[str] = (), settings: Settings | None = None, count: Count | None = None
 ) -> Inspection:
     """Show all nodes, and the pods that have to do with GPUs and have not ended; ``namespaces`` () for all.
 
-    The pods of other namespaces count as used, but are not named where some are asked for. ``cluster``: what
-    was found, counted by who needs that, too.
+    The pods of other namespaces count as used, but are not named where some are asked for. ``count``: of what was
+    found, by who needs that, too.
     """
     settings = settings or Settings()
-    unusable: Mapping[Cause, int] = {}
-    if cluster is None:
-        cluster = counted = fed(Count(settings), found)
-        unusable = counted.unusable(found.beside) if found.beside is not None else {}
-    views = {name: view for name in cluster.node_names() if (view := cluster.view(name)) is not None}
+    count = count or Count(found, settings)
+    views = count.views()
     around = Surroundings(
         reservations={held.group: held for held in _reservations(found.pods, settings)},
         cards_mib={name: view.largest_card_mib for name, view in views.items() if _is_even(view)},
@@ -391,13 +362,19 @@ def survey(
     return Inspection(
         nodes=tuple(_nodes(views, nodes, there, keep=lambda where: not namespaces or where in namespaces)),
         pods=tuple(sorted((v for v in shown if not namespaces or v.namespace in namespaces), key=_name)),
-        unusable=tuple(_unusable(unusable)),
+        unusable=tuple(_unusable(count.unusable(found.beside) if found.beside is not None else {})),
         unread=found.unread,
     )
 
 
 def _name(view: PodView) -> tuple[str, str]:
     return view.namespace, view.name
+
+
+def group_of(pod: Pod) -> tuple[str, str] | None:
+    """Return namespace and name of the PodGroup that a pod names."""
+    name = (pod.metadata.annotations or {}).get(names.POD_GROUP_NAME, "")
+    return (pod.metadata.namespace, name) if name else None
 
 
 def matters(pod: Pod) -> bool:
@@ -438,23 +415,12 @@ def unusable_views(nodes: Sequence[Node], pods: Iterable[Pod], requests: Sequenc
             mattering.append(pod)
         elif (takes := taken_beside(pod, there)) is not None:
             taken.append(takes)
-    counted = fed(Count(Settings()), Found(nodes=nodes, pods=mattering, requests=requests))
-    return _unusable(counted.unusable(summed(taken)))
+    count = Count(Found(nodes=nodes, pods=mattering, requests=requests))
+    return _unusable(count.unusable(summed(taken)))
 
 
 def _unusable(causes: Mapping[Cause, int]) -> list[UnusableView]:
     return [UnusableView(cause=cause, nano=nano) for cause, nano in causes.items()]
-
-
-def fed(cluster: F, found: Found) -> F:
-    """Have a cluster take what was found, and return it."""
-    for node in found.nodes:
-        cluster.upsert_node(node)
-    for request in found.requests:
-        cluster.upsert_bind_request(request)
-    for pod in found.pods:
-        cluster.upsert_pod(pod)
-    return cluster
 
 
 def _shown(pod: Pod, around: Surroundings, found: Found) -> PodView | None:

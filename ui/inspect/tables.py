@@ -1,22 +1,34 @@
 """An inspection as tables. Numbers are rounded against the reader: what is used up, what is free down.
 
+``--format aliyun`` has the table of Aliyun's gpushare (docs/inspect.md).
+
 Free GPUs that fit no pod, as a table: how many for which cause, and what that means. In one place for all views.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from gpu.share import NANO_PER_DEVICE, memory_from_nano
-from scheduler.conditions.messages import closed_text
+from runtime.options.selection import UNITS_MIB
+from scheduler.conditions.messages import closed_text, decimal
 from scheduler.core.report.fragmentation import Cause
-from scheduler.core.report.node_view import DeviceView, Kind, NodeView, TenantView
+from scheduler.core.report.node_view import (
+    UNKNOWN,
+    DeviceUse,
+    DeviceView,
+    Kind,
+    NodeUse,
+    NodeView,
+    TenantView,
+    node_use,
+)
 from ui.inspect.use import COLUMNS, UseCells, idle_sheets, note_sheets
 from ui.inspect.values import GivenView, Inspection, PodView, UnusableView, UseView
-from ui.tables import Cell, Sheet
+from ui.tables import Cell, Kinds, Sheet, aligned, laid_out, told_left_out, wrapped
 from wire.crds.podgroup import DEFAULT_NODE_POOL
 
 #: A hundredth of a GPU.
@@ -47,8 +59,7 @@ def unusable_sheets(unusable: Iterable[UnusableView]) -> list[Sheet]:
 
 def gpus_down(nano: int) -> str:
     """A number of free GPUs with two decimals, rounded down."""
-    hundredths = nano // _STEP
-    return f"{hundredths // 100}.{hundredths % 100:02d}".rstrip("0").rstrip(".")
+    return decimal(nano // _STEP, 100)
 
 
 _UNKNOWN: Final = "?"
@@ -80,7 +91,10 @@ def cluster_sheets(seen: Inspection, *, wide: bool = False) -> list[Sheet]:
         sheets.append(Sheet(title=title, columns=columns, rows=rows, spare=("SHARE",), folds=("GPU", "POD")))
     waiting = [pod for pod in seen.pods if not pod.node]
     if waiting:
-        rows = [(Cell(f"{pod.namespace}/{pod.name}"), *asked(pod), why(pod)) for pod in waiting]
+        rows = [
+            (Cell(f"{pod.namespace}/{pod.name}"), *asked(pod), cell)
+            for pod, cell in zip(waiting, reasons(waiting), strict=True)
+        ]
         sheets.append(
             Sheet(
                 title="Waiting pods:",
@@ -106,7 +120,7 @@ def pod_sheets(seen: Inspection, *, wide: bool = False) -> list[Sheet]:
     uses = _uses(seen)
     columns = ["POD", "PHASE", "NODE", "DIALECT", "ASKS", "GOT", *(COLUMNS if uses else ()), "WHY"]
     columns += ["UUID", "GROUP", "RESERVATION", "PODGROUP"] if wide else []
-    rows = [_pod(pod, uses, wide=wide) for pod in seen.pods]
+    rows = [_pod(pod, cell, uses, wide=wide) for pod, cell in zip(seen.pods, reasons(seen.pods), strict=True)]
     spare, prose = ("DIALECT", "ASKS", "GOT", "PHASE"), ("ASKS", "GOT", "USE", "WHY")
     return [Sheet(columns=columns, rows=rows, spare=spare, prose=prose, folds=("POD",)), *_notes(seen)]
 
@@ -309,7 +323,18 @@ def _amount(nano: int, device: DeviceView, *, up: bool) -> str:
 # --- pods --------------------------------------------------------------------------------------------------------
 
 
-def _pod(pod: PodView, uses: UseCells | None, *, wide: bool) -> list[Cell]:
+def reasons(pods: Sequence[PodView]) -> list[Cell]:
+    """Say why each pod does not run; of pods of one group that follow each other, equal reasons once."""
+    cells = list(map(why, pods))
+    gangs = [(pod.namespace, pod.pod_group) if pod.pod_group else None for pod in pods]
+    for at in range(1, len(pods)):
+        is_same = gangs[at] is not None and gangs[at] == gangs[at - 1] and cells[at].text == cells[at - 1].text
+        if is_same and cells[at].text != _NONE:
+            cells[at] = _again(cells[at])
+    return cells
+
+
+def _pod(pod: PodView, reason: Cell, uses: UseCells | None, *, wide: bool) -> list[Cell]:
     phase = pod.phase or "Pending"
     cells = [
         Cell(f"{pod.namespace}/{pod.name}"),
@@ -318,7 +343,7 @@ def _pod(pod: PodView, uses: UseCells | None, *, wide: bool) -> list[Cell]:
         *asked(pod),
         Cell(_got(pod)),
         *(uses.of((pod.uid, given.uuid) for given in pod.given) if uses is not None else ()),
-        why(pod),
+        reason,
     ]
     if wide:
         further = ("uuid", "group", "reservation")
@@ -365,19 +390,112 @@ def why(pod: PodView) -> Cell:
 
 def percent_up(nano: int) -> str:
     """A share in percent, to two places, rounded up: what is used."""
-    return _percent(-(-nano // _NANO_PER_STEP))
+    return f"{decimal(-(-nano // _NANO_PER_STEP), 100)}%"
 
 
 def percent_down(nano: int) -> str:
     """A share in percent, to two places, rounded down: what is free."""
-    return _percent(nano // _NANO_PER_STEP)
+    return f"{decimal(nano // _NANO_PER_STEP, 100)}%"
 
 
 def gpus_up(nano: int) -> str:
     """A number of GPUs with two decimals, rounded up."""
-    hundredths = -(-nano * 100 // NANO_PER_DEVICE)
-    return f"{hundredths // 100}.{hundredths % 100:02d}".rstrip("0").rstrip(".")
+    return decimal(-(-nano // _STEP), 100)
 
 
-def _percent(steps: int) -> str:
-    return f"{steps // 100}.{steps % 100:02d}".rstrip("0").rstrip(".") + "%"
+# --- as kubectl inspect gpushare ---------------------------------------------------------------------------------
+_GAP: Final = "  "
+
+
+def aliyun_uses(seen: Inspection, unit: str) -> list[tuple[NodeView, NodeUse]]:
+    """The nodes, each as Aliyun's gpushare tells of it."""
+    return [(node, node_use(node, unit_mib=UNITS_MIB[unit])) for node in seen.nodes]
+
+
+def aliyun_summary(uses: Sequence[tuple[NodeView, NodeUse]], unit: str, width: int | None = None) -> list[str]:
+    """A line for each node, and the sum of the cluster. ``width``: the terminal's; None: no column is left out."""
+    most = _columns(use for _, use in uses)
+    has_pending = any(_pending(use) for _, use in uses)
+    header = ["NAME", "IPADDRESS", *(f"GPU{index}(Allocated/Total)" for index in range(most))]
+    rows = [[*header, *(["PENDING(Allocated)"] if has_pending else []), f"GPU Memory({unit})"]]
+    for node, use in uses:
+        slots = [f"{used}/{total}" for used, total in _slots(use, most)]
+        pending = [str(_pending(use))] if has_pending else []
+        rows.append([use.name, node.address or "-", *slots, *pending, f"{use.used}/{use.total}"])
+    left_out: dict[str, None] = {}
+    lines = aligned(_kept(rows, width, left_out), _GAP)
+    return [*lines, *_sum(uses, width=max(len(line) for line in lines)), *_told(left_out, width)]
+
+
+def aliyun_details(uses: Sequence[tuple[NodeView, NodeUse]], unit: str, width: int | None = None) -> list[str]:
+    """A table of its pods for each node, and the sum of the cluster."""
+    lines: list[str] = []
+    left_out: dict[str, None] = {}
+    for node, use in uses:
+        table = aligned(_kept(_aliyun_pods(use), width, left_out), _GAP)
+        block = ["", f"NAME:       {use.name}", f"IPADDRESS:  {node.address or '-'}", "", *table]
+        block += [f"Allocated :  {use.used} ({_whole_percent(use.used, use.total)})", f"Total :      {use.total}"]
+        lines += [*block, "-" * max(len(line) for line in block)]
+    return [*lines, "", *_sum(uses, width=0), f"(in {unit})", *_told(left_out, width)]
+
+
+def _aliyun_pods(use: NodeUse) -> list[list[str]]:
+    most = _columns([use])
+    has_pending = _pending(use) > 0
+    by_pod: dict[tuple[str, str], list[int]] = {}
+    for device in use.devices:
+        for pod in device.pods:
+            cells = by_pod.setdefault((pod.name, pod.namespace), [0] * (most + 1))
+            cells[device.id if device.id != UNKNOWN else most] += pod.used
+    header = ["NAME", "NAMESPACE", *(f"GPU{index}(Allocated)" for index in range(most))]
+    rows = [[*header, *(["Pending(Allocated)"] if has_pending else [])]]
+    rows += [
+        [*names, *(str(used) for used in (cells if has_pending else cells[:-1]))] for names, cells in by_pod.items()
+    ]
+    return rows
+
+
+def _columns(uses: Iterable[NodeUse]) -> int:
+    """As many as the largest node has devices, or higher indexes."""
+    return max((max([len(use.devices), *(device.id + 1 for device in use.devices)]) for use in uses), default=0)
+
+
+def _slots(use: NodeUse, most: int) -> list[tuple[int, int]]:
+    """What is used and there of each index. What is used on devices of unknown index is pending; they are there."""
+    known = {device.id: (device.used, device.total) for device in use.devices if device.id != UNKNOWN}
+    unknown = (device for device in use.devices if device.id == UNKNOWN)
+    return [known.get(index) or (0, _total_of(next(unknown, None))) for index in range(most)]
+
+
+def _total_of(device: DeviceUse | None) -> int:
+    return device.total if device else 0
+
+
+def _pending(use: NodeUse) -> int:
+    return sum(device.used for device in use.devices if device.id == UNKNOWN)
+
+
+def _sum(uses: Sequence[tuple[NodeView, NodeUse]], *, width: int) -> list[str]:
+    used, total = sum(use.used for _, use in uses), sum(use.total for _, use in uses)
+    rule = ["-" * width] if width else []
+    return [*rule, "Allocated/Total GPU Memory In Cluster:", f"{used}/{total} ({_whole_percent(used, total)})"]
+
+
+def _whole_percent(used: int, total: int) -> str:
+    return f"{used * 100 // total}%" if total else "0%"
+
+
+def _kept(rows: list[list[str]], width: int | None, left_out: dict[str, None]) -> list[list[str]]:
+    """The columns that there is room for: those of GPUs are left out from the last one, then the address."""
+    if width is None:
+        return rows
+    titles = rows[0]
+    spare = [*(title for title in reversed(titles) if title.startswith("GPU") and title[3:4].isdigit()), "IPADDRESS"]
+    natural = [max(len(row[column]) for row in rows) for column in range(len(titles))]
+    layout = laid_out(titles, natural, Kinds(spare=spare), width, gap=len(_GAP))
+    left_out |= dict.fromkeys(layout.left_out)
+    return [[row[column] for column in layout.columns] for row in rows]
+
+
+def _told(left_out: Collection[str], width: int | None) -> list[str]:
+    return ["", *wrapped(told_left_out(left_out), width)] if left_out and width is not None else []

@@ -13,36 +13,29 @@ from typing import Final
 
 import msgspec
 
-from gpu.mig import Carved, Stage
+from gpu.mig import GpuPartitioning, Stage
 from gpu.node_use import Key, NodeUse, State, TenantUse, idle_nano_seconds
 from gpu.share import NANO_PER_DEVICE
 from runtime.text import line
+from scheduler.conditions.messages import decimal
 from scheduler.core.report.node_view import Kind
 from ui.inspect.values import Inspection, NodeUseView, TenantUseView, UseView
 from ui.tables import Cell, Sheet
 from wire.rfc3339 import parse_ns, rfc3339
+from wire.units import SECOND_NS
 
 _PERCENT: Final = 100
-_SECOND_NS: Final = 1_000_000_000
 _NONE: Final = "-"
 _UNKNOWN: Final = "?"
 NO_AGENTS: Final = "use is not shown: no node agent has reported (docs/node-agent.md)"
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """A share of one device. Percent are of the share; None: not known. ``state``: how far the node's report counts."""
+class Row(TenantUseView, frozen=True, gc=False, kw_only=True):
+    """A share of one device, and where it is. ``state``: how far the node's report counts."""
 
-    namespace: str
-    name: str
-    uid: str
     node: str
     device: str
-    nano: int
     state: State
-    memory_percent: int | None = None
-    sm_percent: int | None = None
-    idle_since: str = ""
-    enforced: str = ""
 
     @property
     def is_idle(self) -> bool:
@@ -123,8 +116,7 @@ def idle(nano: int, since: str, now_ns: int) -> str:
 
 def gpu_hours(nano_seconds: int) -> str:
     """GPU-hours, rounded down to hundredths."""
-    hundredths = nano_seconds * 100 // (NANO_PER_DEVICE * 3_600)
-    return f"{hundredths // 100}.{hundredths % 100:02d}".rstrip("0").rstrip(".")
+    return decimal(nano_seconds * 100 // (NANO_PER_DEVICE * 3_600), 100)
 
 
 def clock(at: str, now_ns: int) -> str:
@@ -139,7 +131,7 @@ def clock(at: str, now_ns: int) -> str:
 
 def age(ns: int) -> str:
     """How long, in its two largest units."""
-    seconds = ns // _SECOND_NS
+    seconds = ns // SECOND_NS
     units = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
     first = next((at for at, (_, size) in enumerate(units) if seconds >= size), len(units) - 1)
     said: list[str] = []
@@ -149,7 +141,7 @@ def age(ns: int) -> str:
     return "".join(said)
 
 
-def carving(one: Carved) -> str:
+def partitioning(one: GpuPartitioning) -> str:
     """Say which MIG slices are being made of a GPU, or could not be."""
     gpu = f"GPU {one.index}" if one.index >= 0 else one.uuid
     slices = ", ".join(one.layout) or "none"
@@ -278,16 +270,4 @@ def note_sheets(view: UseView, nodes: Sequence[str]) -> list[Sheet]:
 
 def _rows(node: NodeUseView) -> Iterator[Row]:
     for one in node.tenants:
-        yield Row(
-            namespace=one.namespace,
-            name=one.name,
-            uid=one.uid,
-            node=node.node,
-            device=one.uuid,
-            nano=one.nano,
-            state=node.state,
-            memory_percent=one.memory_percent,
-            sm_percent=one.sm_percent,
-            idle_since=one.idle_since,
-            enforced=one.enforced,
-        )
+        yield Row(**msgspec.structs.asdict(one), node=node.node, device=one.uuid, state=node.state)

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gpu.node_use import State
-from scheduler.core.report.fragmentation import Cause
-from scheduler.core.report.node_view import NodeView
-
-if TYPE_CHECKING:  # nobody decodes these values, and pods and nodes are shown without it
+if TYPE_CHECKING:  # nobody decodes these values, and each of these is there where it is shown
+    from gpu.node_use import State
+    from scheduler.core.report.fragmentation import Cause
+    from scheduler.core.report.node_view import NodeView
     from scheduler.core.report.queue_view import QueueView
 
 

@@ -20,8 +20,8 @@ import msgspec
 from kube.client.api import Api
 from kube.client.resources import EVENTS, NODES, PODS, QUEUES, Resource
 from runtime.reviews import MOST_READERS, Remembered, Users, may, token_of
-from ui.page.visibility import EVERYTHING, Sight
-from wire.reviews import UserInfo
+from ui.page.values import EVERYTHING, Sight
+from wire.api_groups import UserInfo
 
 #: Those that are shown now.
 Namespaces = Callable[[], Collection[str]]
@@ -36,7 +36,7 @@ _AT_ONE_TIME: Final = 8
 _OF_ONE_USER: Final = 2
 
 
-class Turned(msgspec.Struct, frozen=True):
+class Denied(msgspec.Struct, frozen=True):
     """Somebody is turned away, with an HTTP status."""
 
     status: int
@@ -46,7 +46,7 @@ class Turned(msgspec.Struct, frozen=True):
 class Access(Protocol):
     """Says what a reader may see, by the request's ``Authorization``."""
 
-    async def sight(self, authorization: str, namespaces: Namespaces) -> Sight | Turned:
+    async def sight(self, authorization: str, namespaces: Namespaces) -> Sight | Denied:
         """What may be seen of these namespaces. Raises kube.client.errors.ApiError where it can't be told."""
         ...
 
@@ -58,7 +58,7 @@ class Access(Protocol):
 class Open:
     """Shows everything to each client that reaches a loopback address, as ``kubectl proxy`` does."""
 
-    async def sight(self, authorization: str, namespaces: Namespaces) -> Sight | Turned:
+    async def sight(self, authorization: str, namespaces: Namespaces) -> Sight | Denied:
         """Everything."""
         return EVERYTHING
 
@@ -67,7 +67,7 @@ class Open:
         return ""
 
 
-class Reviewed:
+class TokenReviewAccess:
     """Asks the API server, with what an ``Api`` may: create tokenreviews and subjectaccessreviews."""
 
     def __init__(self, api: Api, *, holds_s: float = HOLDS_S) -> None:
@@ -78,18 +78,18 @@ class Reviewed:
         #: By the user's name, as long as somebody asks: one user may have many tokens.
         self._asking_of: WeakValueDictionary[str, anyio.CapacityLimiter] = WeakValueDictionary()
 
-    async def sight(self, authorization: str, namespaces: Namespaces) -> Sight | Turned:
+    async def sight(self, authorization: str, namespaces: Namespaces) -> Sight | Denied:
         """What the owner of a token may see."""
         token = token_of(authorization)
         if not token:
-            return Turned(401, "show a token of the cluster (kubectl create token, or your own) as a bearer token")
+            return Denied(401, "show a token of the cluster (kubectl create token, or your own) as a bearer token")
         user = await self._users.of(token)
         if user is None:
-            return Turned(401, "the cluster does not know this token (any more)")
+            return Denied(401, "the cluster does not know this token (any more)")
         key = msgspec.json.encode(user).decode()
         sight = await self._sights.get(key, lambda: self._may_see(user, namespaces))
         if not sight.nodes and sight.namespaces == frozenset():
-            return Turned(403, "you may neither list nodes nor pods of any namespace that is shown here")
+            return Denied(403, "you may neither list nodes nor pods of any namespace that is shown here")
         return sight
 
     def user(self, authorization: str) -> str:

@@ -1,8 +1,7 @@
-"""From the objects of one pod to its path: its stages and their times, what it was given, where its trace is. Pure.
+"""What the page shows of a node, a pod and a group, by their objects, counted by the scheduler's code. Pure.
 
-From the objects of a node, a pod, a group to what the page shows of it. Pure, and counted by the scheduler's code.
-
-A node is counted from what is on it now and nothing else, so what is shown can't depend on the order of events.
+A pod also has its path: its stages and their times, what it was given, where its trace is. A node is counted
+from what is on it now and nothing else, so what is shown can't depend on the order of events.
 """
 
 from __future__ import annotations
@@ -15,14 +14,12 @@ import msgspec
 from gpu import grant
 from gpu.node_use import Key, NodeUse, TenantUse
 from runtime.settings import kinds
-from scheduler.core.cluster import Cluster
-from scheduler.core.model.settings import Settings
-from scheduler.core.report.node_view import DeviceView, NodeView, TenantView
-from scheduler.core.report.pool_use import Use, use_of_pools
+from scheduler.core.report.fragmentation import Use
+from scheduler.core.report.node_view import NodeView
 from scheduler.core.report.queue_view import QueueView
-from ui.inspect.survey import Found, fed, survey
+from ui.inspect.survey import Count, Found, group_of, survey
 from ui.inspect.tables import CAUSE_WORDS
-from ui.inspect.use import carving
+from ui.inspect.use import partitioning
 from ui.inspect.values import PodView, UnusableView
 from ui.page.values import (
     Device,
@@ -33,24 +30,22 @@ from ui.page.values import (
     PodLine,
     PodPath,
     QueueLine,
-    Slices,
     Stage,
     Tenant,
     UnusableLine,
 )
 from ui.queues.pools import pool_of
 from wire import names, traceparent
+from wire.api_groups import Event
 from wire.core import Condition, Node, Pod
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
 from wire.crds.queue import Queue, QueueResource
-from wire.events import Event
 
 _Line = TypeVar("_Line", EventLine, PodLine, QueueLine)
 
-SETTINGS: Final = Settings()
 #: A waiting pod is on no node, so there is nothing to count; counting it costs more than all that is drawn of it.
-_NOWHERE: Final = Cluster(SETTINGS)
+_NOWHERE: Final = Count()
 #: What users write is part of what everybody is sent, so it is cut, in characters: names, and all the rest.
 _LONGEST_NAME: Final = 253
 _LONGEST_TEXT: Final = 1024
@@ -59,7 +54,11 @@ _NAMES: Final = frozenset(
     | {"parent", "display_name", "owner"}
 )
 _MOST_ASKS: Final = 64
-_NO_USE: Final = TenantUse()
+
+
+#: PodGroups by namespace and name.
+Groups = Mapping[tuple[str, str], PodGroup]
+_NO_GROUPS: Final[Groups] = {}
 
 
 class Drawn(msgspec.Struct, frozen=True):
@@ -70,28 +69,32 @@ class Drawn(msgspec.Struct, frozen=True):
 
 
 def draw_node(
-    node: Node | None, pods: Sequence[Pod], requests: Sequence[BindRequest], reported: NodeUse | None = None
+    node: Node | None,
+    pods: Sequence[Pod],
+    requests: Sequence[BindRequest],
+    reported: NodeUse | None = None,
+    *,
+    groups: Groups = _NO_GROUPS,
 ) -> Drawn:
     """Draw a node (None: there is none of that name) with its pods and those on their way to it.
 
-    ``reported``: what its agent says of use; None: nothing.
+    ``reported``: what its agent says of use; None: nothing. ``groups``: PodGroups, which say their pods' queues.
     """
     found = Found(nodes=[node] if node else [], pods=pods, requests=requests)
-    cluster = fed(Cluster(SETTINGS), found)
-    seen = survey(found, settings=SETTINGS, cluster=cluster)
+    count = Count(found)
+    seen = survey(found, count=count)
     known = {pod.metadata.uid: pod for pod in pods}
-    lines = tuple(pod_line(view, known[view.uid]) for view in seen.pods)
+    lines = tuple(pod_line(view, known[view.uid], groups=groups) for view in seen.pods)
     if node is None or not seen.nodes:
         return Drawn(None, lines)
-    use = next(iter(use_of_pools(cluster.refresh()).values()), Use())
     product = (node.metadata.labels or {}).get(names.NODE_GPU_PRODUCT, "")
-    return Drawn(_card(seen.nodes[0], use, product, reported), lines)
+    return Drawn(_card(seen.nodes[0], count.use(seen.nodes[0].name), product, reported), lines)
 
 
-def draw_waiting(pod: Pod) -> PodLine | None:
+def draw_waiting(pod: Pod, groups: Groups = _NO_GROUPS) -> PodLine | None:
     """Draw a pod that no node has; None for one that has nothing to do with GPUs, or with us."""
-    seen = survey(Found(pods=[pod]), settings=SETTINGS, cluster=_NOWHERE)
-    return pod_line(seen.pods[0], pod) if seen.pods else None
+    seen = survey(Found(pods=[pod]), count=_NOWHERE)
+    return pod_line(seen.pods[0], pod, groups=groups) if seen.pods else None
 
 
 def draw_group(group: PodGroup, members: Iterable[Pod]) -> GroupLine:
@@ -170,13 +173,7 @@ def _written(amount: float | None) -> str:
     return "" if amount is None else f"{amount:.15g}"
 
 
-def group_of(pod: Pod) -> tuple[str, str] | None:
-    """Namespace and name of the PodGroup that a pod names."""
-    name = (pod.metadata.annotations or {}).get(names.POD_GROUP_NAME, "")
-    return (pod.metadata.namespace, name) if name else None
-
-
-def pod_line(view: PodView, pod: Pod, *, asks: tuple[str, ...] = ()) -> PodLine:
+def pod_line(view: PodView, pod: Pod, *, asks: tuple[str, ...] = (), groups: Groups = _NO_GROUPS) -> PodLine:
     """A pod in the lists. ``asks``: told of it in any case; in the lists, of pods that wait alone."""
     waits = view.waits
     drawn = PodLine(
@@ -185,7 +182,7 @@ def pod_line(view: PodView, pod: Pod, *, asks: tuple[str, ...] = ()) -> PodLine:
         uid=view.uid,
         phase=view.phase or names.PENDING,
         node=view.node,
-        queue=_queue(pod),
+        queue=_queue(pod, groups),
         pod_group=view.pod_group,
         created=pod.metadata.creation_timestamp or "",
         owner=_owner(pod),
@@ -199,10 +196,16 @@ def pod_line(view: PodView, pod: Pod, *, asks: tuple[str, ...] = ()) -> PodLine:
     return _cut(drawn)
 
 
-def _queue(pod: Pod) -> str:
-    """The queue that a pod was placed for, else the one that its label names."""
+def _queue(pod: Pod, groups: Groups) -> str:
+    """The queue that a pod was placed for, else that of its PodGroup, else the one that its label names."""
     placed_for = grant.read_charged(pod.metadata.annotations) if pod.spec.node_name else None
-    return placed_for.queue if placed_for is not None else (pod.metadata.labels or {}).get(names.QUEUE_LABEL, "")
+    if placed_for is not None:
+        return placed_for.queue
+    key = group_of(pod)
+    group = groups.get(key) if key is not None else None
+    if group is not None:
+        return group.spec.queue or names.DEFAULT_QUEUE
+    return (pod.metadata.labels or {}).get(names.QUEUE_LABEL, "")
 
 
 def _owner(pod: Pod) -> str:
@@ -224,60 +227,42 @@ def _cut(drawn: _Line) -> _Line:
 
 
 def _card(view: NodeView, use: Use, product: str, reported: NodeUse | None) -> NodeCard:
-    used = reported.tenants if reported is not None else {}
-    return NodeCard(
-        name=view.name,
+    """The page's form of a node, whose fields are named as those of the view."""
+    card = msgspec.structs.replace(
+        msgspec.convert(view, NodeCard, from_attributes=True),
         product=product,
-        node_pool=view.node_pool,
         is_not_ready=not view.is_ready,
-        is_cordoned=view.is_cordoned,
-        is_mig=view.is_mig,
-        is_multiplied=view.is_multiplied,
-        gpus=view.gpus,
-        unhealthy_gpus=view.unhealthy_gpus,
-        lost_gpus=view.lost_gpus,
         used_nano=use.used,
         idle_nano=use.free,
         pieces_nano=use.pieces,
         stranded_nano=use.stranded,
-        devices=tuple(_device(device, used) for device in view.devices),
-        slices=tuple(Slices(profile=one.profile, total=one.total, used=one.used) for one in view.slices),
-        use=reported.state.value if reported is not None else "",
-        use_since=reported.since if reported is not None else "",
-        use_why=reported.why[:_LONGEST_TEXT] if reported is not None else "",
-        carvings=tuple(carving(one)[:_LONGEST_TEXT] for one in reported.carvings) if reported is not None else (),
+    )
+    used = reported.tenants if reported is not None else {}
+    card = msgspec.structs.replace(card, devices=tuple(_device(device, used) for device in card.devices))
+    if reported is None:
+        return card
+    return msgspec.structs.replace(
+        card,
+        use=reported.state.value,
+        use_since=reported.since,
+        use_why=reported.why[:_LONGEST_TEXT],
+        partitionings=tuple(partitioning(one)[:_LONGEST_TEXT] for one in reported.partitionings),
     )
 
 
-def _device(view: DeviceView, used: Mapping[Key, TenantUse]) -> Device:
-    return Device(
-        kind=view.kind.value,
-        number=view.number,
-        index=view.index,
-        uuid=view.uuid,
-        mem_mib=view.mem_mib,
-        used_nano=view.used_nano,
-        free_nano=view.free_nano,
-        group=view.group,
-        reservation=view.reservation,
-        device=view.device,
-        closed=tuple(why.value for why in view.closed),
-        modes=view.modes,
-        compute_percent=view.compute_percent,
-        resource="" if view.is_gpu else view.resource,
-        tenants=tuple(_tenant(tenant, used.get((tenant.uid, view.uuid), _NO_USE)) for tenant in view.tenants),
+def _device(device: Device, used: Mapping[Key, TenantUse]) -> Device:
+    return msgspec.structs.replace(
+        device,
+        resource="" if device.resource == names.GPU_RESOURCE else device.resource,
+        tenants=tuple(_tenant(tenant, used.get((tenant.uid, device.uuid))) for tenant in device.tenants),
     )
 
 
-def _tenant(view: TenantView, used: TenantUse) -> Tenant:
-    return Tenant(
-        namespace=view.namespace,
-        name=view.name,
-        uid=view.uid,
-        nano=view.nano,
-        mem_mib=view.mem_mib,
-        is_on_its_way=view.is_on_its_way,
-        is_kept=view.is_kept,
+def _tenant(tenant: Tenant, used: TenantUse | None) -> Tenant:
+    if used is None:
+        return tenant
+    return msgspec.structs.replace(
+        tenant,
         memory_percent=used.memory_percent,
         sm_percent=used.sm_percent,
         idle_since=used.idle_since,
@@ -293,6 +278,7 @@ def draw_path(
     beside: Sequence[Pod],
     requests: Sequence[BindRequest],
     events: Sequence[EventLine],
+    groups: Groups = _NO_GROUPS,
 ) -> PodPath:
     """Draw all of one pod; ``beside``: the others of its node, among them the reservations that it has parts of."""
     found = Found(
@@ -301,27 +287,16 @@ def draw_path(
         requests=requests,
         asked_for=frozenset({pod.metadata.name}),
     )
-    view = next(v for v in survey(found, settings=SETTINGS).pods if v.uid == pod.metadata.uid)
+    view = next(v for v in survey(found).pods if v.uid == pod.metadata.uid)
     mine = next((request for request in requests if request.spec.pod_name == pod.metadata.name), None)
     return PodPath(
-        pod=pod_line(view, pod, asks=view.asks),
+        pod=pod_line(view, pod, asks=view.asks, groups=groups),
         trace=_trace(pod),
         dialect=view.dialect,
         refused=view.refused,
         not_enforced=view.not_enforced,
         whole_gpus=view.whole_gpus,
-        given=tuple(
-            Part(
-                index=part.index,
-                uuid=part.uuid,
-                group=part.group,
-                reservation=part.reservation,
-                device=part.device,
-                nano=part.nano,
-                mem_mib=part.mem_mib,
-            )
-            for part in view.given
-        ),
+        given=msgspec.convert(view.given, tuple[Part, ...], from_attributes=True),
         stages=tuple(stages(pod, mine)),
         events=tuple(events),
     )

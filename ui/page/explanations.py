@@ -4,13 +4,15 @@ Why a pod of the page waits, and what would let it start: the answer of ``moorag
 
 The scheduler answers where it explains; it is asked with the reader's own token. Else the page counts what it has read
 and tries changes itself: in a thread, so that the page goes on, one question at a time, and at most a part of the time.
+The page keeps less of pods than a scheduler (``objects.kept``): no volumes, and of pods without GPUs no affinity. It
+reads no ResourceClaims.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -28,24 +30,22 @@ from runtime.text import BadInput
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.queues.use_over_time import UseOverTime
 from scheduler.core.what_if.explanation import with_residents
-from ui.explain import client, tables
-from ui.explain.client import NoAnswer, NotServed
-from ui.explain.explanation import Explaining, Whole
-from ui.explain.questions import Asked, Unanswered
+from ui.explain import explanation, tables
+from ui.explain.explanation import Explaining, NoAnswer, NotServed, Whole
+from ui.explain.views import Asked, Unanswered
 from ui.inspect.reader import allowed
-from ui.page.counts import Listed, counted, listed
 from ui.page.objects import Objects
 from ui.page.timeline import Recorded
-from ui.page.values import Explanation, Table
-from ui.page.visibility import Sight
+from ui.page.values import Explanation, Sight, Table
 from ui.page.watch import Following
 from ui.queues import reader
-from ui.queues.count import NOW_NS, EvictionsRead, Known
-from ui.queues.pools import About
+from ui.queues.count import NOW_NS, Counting, Known
+from ui.queues.pools import About, EvictionsRead, Found, digested
 from ui.tables import Sheet
+from wire.core import Pod
 from wire.rfc3339 import rfc3339
+from wire.units import SECOND_NS
 
-_S: Final = 1_000_000_000
 #: The page tries changes for this time at most; what was found by then is the answer.
 MOST_S: Final = 4.0
 #: An answer of the page is given again, and what was counted is used again, for this time.
@@ -58,6 +58,42 @@ MOST_QUESTIONS: Final = 16
 MOST_OF_ONE_USER: Final = 4
 _BY_SCHEDULER: Final = "the scheduler, from its own state"
 _BY_PAGE: Final = "this page, from what it has read"
+#: No answer of the page rests on these.
+NOT_KEPT: Final = "volumes and ResourceClaims of pods, and affinity of pods without GPUs: the page does not keep them"
+
+
+class Listed(Found[Pod], frozen=True, kw_only=True):
+    """Objects as they were at one moment, ``wall_s``. They are never changed, so another thread may count them."""
+
+    wall_s: int
+
+
+def listed(
+    objects: Objects,
+    wall_s: int,
+    *,
+    records: Mapping[str, EvictionsRead] | None = None,
+    used: Mapping[str, UseOverTime] | None = None,
+    unread: Sequence[str] = (),
+) -> Listed:
+    """List what the page has. ``wall_s``: the time of it."""
+    return Listed(
+        wall_s=wall_s,
+        nodes=tuple(objects.nodes.values()),
+        pods=tuple(objects.pods.values()),
+        groups=tuple(objects.groups.values()),
+        requests=tuple(objects.requests.values()),
+        queues=tuple(objects.queues.values()),
+        records=records or {},
+        used=used or {},
+        unread=(*unread, NOT_KEPT),
+    )
+
+
+def counted(there: Listed, about: About | None = None) -> Known:
+    """Count it, for the scheduler that decides on an object. The time grows with the number of pods."""
+    counting = Counting(may_preempt=bool(there.records), about=about)
+    return counting.count(digested(there, counting.read_pod))
 
 
 #: Lists what there is to count: at this moment of a recorded run, None: now. Raises Unanswered where that says nothing.
@@ -102,7 +138,7 @@ class PageExplains:
         with self._one_more(question.user):
             whole, why = await self._by_scheduler(question)
             if whole is not None:
-                return _explanation(_Answer(whole, self._clock.now_ns() // _S), by=_BY_SCHEDULER, why="")
+                return _explanation(_Answer(whole, self._clock.now_ns() // SECOND_NS), by=_BY_SCHEDULER, why="")
             return _explanation(await self._by_page(question), by=_BY_PAGE, why=why)
 
     @contextmanager
@@ -215,7 +251,7 @@ def _explanation(answer: _Answer, *, by: str, why: str) -> Explanation:
     return Explanation(
         by=by,
         not_by_scheduler=why,
-        at=rfc3339(answer.wall_s * _S),
+        at=rfc3339(answer.wall_s * SECOND_NS),
         tables=tuple(map(_table, tables.group_sheets(whole.group))),
         unread=whole.unread,
     )
@@ -238,7 +274,7 @@ def scheduler(credentials: Credentials, *, signs_in: bool) -> Asks:
     """Ask the scheduler: with the reader's token where readers sign in, else as the owner of these credentials."""
 
     async def ask(authorization: str, asked: Asked) -> Whole:
-        return await client.passed_on(_of_reader(credentials, authorization) if signs_in else credentials, asked)
+        return await explanation.passed_on(_of_reader(credentials, authorization) if signs_in else credentials, asked)
 
     return ask
 
@@ -266,10 +302,10 @@ def cluster(api: Api, objects: Objects, following: Following, clock: Clock) -> R
     async def read(_: int | None) -> Listed:
         if objects.namespaces is not None:
             raise Unanswered(409, "not all pods are read here (-n), so nothing true can be said; ask: moorage explain")
-        wall_s = clock.now_ns() // _S
+        wall_s = clock.now_ns() // SECOND_NS
         unread: list[str] = []
-        rooms, used = await _read(api, objects, wall_s, unread)
-        return listed(objects, wall_s, rooms=rooms, used=used, unread=(*unread, *following.troubles()))
+        records, used = await _read(api, objects, wall_s, unread)
+        return listed(objects, wall_s, records=records, used=used, unread=(*unread, *following.troubles()))
 
     return read
 
@@ -278,21 +314,21 @@ async def _read(
     api: Api, objects: Objects, wall_s: int, unread: list[str]
 ) -> tuple[dict[str, EvictionsRead], dict[str, UseOverTime]]:
     """Read the records of evictions, and what queues used over time. Raises Unanswered."""
-    rooms: dict[str, EvictionsRead] = {}
+    records: dict[str, EvictionsRead] = {}
     used: dict[str, UseOverTime] = {}
 
-    async def read_rooms() -> None:
-        rooms.update(await reader.evictions(api, tuple(objects.queues.values()), wall_s, unread))
+    async def read_evictions() -> None:
+        records.update(await reader.evictions(api, tuple(objects.queues.values()), wall_s, unread))
 
     async def read_use() -> None:
         used.update(await reader.use_over_time(api, tuple(objects.queues.values())))
 
     try:
-        await allowed(read_rooms, "configmaps (the record of evictions)", unread)
+        await allowed(read_evictions, "configmaps (the record of evictions)", unread)
         await allowed(read_use, "configmaps (what queues used over time, if that counts)", unread)
     except ApiError as error:
         raise Unanswered(503, f"the API server can't be asked for the record of evictions: {error}") from error
-    return rooms, used
+    return records, used
 
 
 def run(recorded: Recorded) -> Reads:

@@ -13,8 +13,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from gpu.node_use import NodeUse, agents, node_use
-from ui.inspect.survey import matters
-from ui.page.drawing import group_of
+from ui.inspect.survey import group_of, matters
 from ui.page.values import EventLine
 from wire import names
 from wire.core import Node, ObjectMeta, Pod
@@ -164,12 +163,17 @@ class Objects:
 
     def put_group(self, group: PodGroup) -> None:
         """Take a PodGroup as it is now."""
-        self.groups[placed(group.metadata)] = group
-        self._mark_group(placed(group.metadata))
+        key = placed(group.metadata)
+        known = self.groups.get(key)
+        self.groups[key] = group
+        if known is None or known.spec.queue != group.spec.queue:
+            self._mark_members(key)
+        self._mark_group(key)
 
     def drop_group(self, key: Key) -> None:
         """A PodGroup is gone."""
         if self.groups.pop(key, None) is not None:
+            self._mark_members(key)
             self._mark_group(key)
 
     def put_queue(self, queue: Queue) -> None:
@@ -223,6 +227,11 @@ class Objects:
     def _mark_group(self, key: Key) -> None:
         self.marks.groups[key] = None
         self._on_change()
+
+    def _mark_members(self, key: Key) -> None:
+        """The queue of a PodGroup's pods may be another one."""
+        for pod in self.members(key):
+            self._mark_pod(pod)
 
     def _mark_pod(self, pod: Pod) -> None:
         self.marks.pods[pod.metadata.uid] = None

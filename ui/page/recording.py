@@ -26,8 +26,8 @@ from kube.client.decoding import Codec, Undecoded
 from runtime.text import BadInput, line
 from simulator.apiserver.server import MemoryApiServer
 from simulator.apiserver.types import ResourceType
+from ui.page.index import FORM, Line
 from ui.page.objects import Key, Objects, unapplied
-from ui.page.rows import FORM, Line
 from ui.page.values import EventLine
 from ui.page.watch import sinks
 from wire.core import Container, Node, Pod

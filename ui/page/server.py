@@ -37,13 +37,12 @@ from admission.certificates.tls import FilesShown
 from admission.connections import Entrance, Limits
 from kube.client.errors import ApiError
 from kube.serving import KEEP_ALIVE_S, running
-from ui.explain.questions import Unanswered
-from ui.page.auth import Access, Turned
+from ui.explain.views import Unanswered
+from ui.page.auth import Access, Denied
 from ui.page.drawing import with_link
 from ui.page.explanations import PageExplains, Question
 from ui.page.stream import Frame
-from ui.page.values import PageStruct, State
-from ui.page.visibility import Sight, seen, seen_path
+from ui.page.values import PageStruct, Sight, State, seen, seen_path
 from ui.page.watch import Publishing
 
 _TYPES: Final = {
@@ -131,7 +130,7 @@ def told(status: int, why: str) -> web.Response:
     return web.Response(status=status, body=encode({"error": why}), content_type="application/json")
 
 
-def turned(why: Turned) -> web.Response:
+def turned(why: Denied) -> web.Response:
     """Return why somebody is turned away."""
     answer = told(why.status, why.why)
     if why.status == 401:
@@ -315,17 +314,17 @@ class Answering:
             answer.headers.update(HEADERS)
         return answer
 
-    async def _sight(self, request: web.Request) -> Sight | Turned:
+    async def _sight(self, request: web.Request) -> Sight | Denied:
         # What is read but not drawn yet would look like a cluster that has nothing.
         is_drawn = self._drawn is None or self._drawn.is_set()
         if not (self._following.is_in_step and is_drawn):
             why = "; ".join(self._following.troubles()) or "the cluster is being read"
-            return Turned(503, f"not in step with the cluster yet: {why}")
+            return Denied(503, f"not in step with the cluster yet: {why}")
         try:
             return await self._access.sight(request.headers.get("Authorization", ""), self._namespaces)
         except* ApiError as failed:
             _log.warning("what a reader may see can't be asked: %s", failed.exceptions[0])
-        return Turned(503, "the API server can't be asked what you may see")
+        return Denied(503, "the API server can't be asked what you may see")
 
     def _namespaces(self) -> Collection[str]:
         return {line.namespace for line in self._publishing.frames.pods.values()}
@@ -335,7 +334,7 @@ class Answering:
     async def _state(self, request: web.Request) -> web.StreamResponse:
         """All of it."""
         sight = await self._sight(request)
-        if isinstance(sight, Turned):
+        if isinstance(sight, Denied):
             return turned(sight)
         user = self._access.user(request.headers.get("Authorization", ""))
         if (why := self._too_many(self._states, user)) is not None:
@@ -355,7 +354,7 @@ class Answering:
 
     async def _pod(self, request: web.Request) -> web.StreamResponse:
         sight = await self._sight(request)
-        if isinstance(sight, Turned):
+        if isinstance(sight, Denied):
             return turned(sight)
         path = self._publishing.frames.path(request.match_info["namespace"], request.match_info["name"])
         shown = seen_path(with_link(path, self._trace_url), sight) if path is not None else None
@@ -366,7 +365,7 @@ class Answering:
     async def _explain(self, request: web.Request) -> web.StreamResponse:
         """Why a pod waits, and what would let it start."""
         sight = await self._sight(request)
-        if isinstance(sight, Turned):
+        if isinstance(sight, Denied):
             return turned(sight)
         namespace, name = request.match_info["namespace"], request.match_info["name"]
         if not sight.sees(namespace) or self._publishing.objects.pod(namespace, name) is None:
@@ -388,7 +387,7 @@ class Answering:
     async def _changes(self, request: web.Request) -> web.StreamResponse:
         """Changes from ``after`` (or Last-Event-ID) on, until the reader goes."""
         sight = await self._sight(request)
-        if isinstance(sight, Turned):
+        if isinstance(sight, Denied):
             return turned(sight)
         user = self._access.user(request.headers.get("Authorization", ""))
         if (why := self._too_many(self._streams, user)) is not None:

@@ -18,9 +18,8 @@ import msgspec
 from anyio.abc import TaskStatus
 
 from runtime.text import BadInput
-from ui.page.index import GONE, Index, Marker, Name, marks
+from ui.page.index import FORM, GONE, Index, Line, Marker, Name, decode, marks, take
 from ui.page.objects import Objects
-from ui.page.rows import FORM, Line, decode, take
 from ui.page.stream import Frames
 from ui.page.values import Changes, Mark, Run
 

@@ -32,12 +32,12 @@ from ui.page.objects import Objects, kept, kept_queue, newest, placed
 from ui.page.stream import Frames
 from ui.page.values import EventLine
 from wire import names
+from wire.api_groups import Event
 from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
 from wire.crds.gpunode import GpuNode
 from wire.crds.podgroup import PodGroup
 from wire.crds.queue import Queue
-from wire.events import Event
 
 #: Four a second: more than anybody reads, and a burst of changes is drawn once.
 FRAMES_EVERY_S: Final = 0.25

@@ -1,35 +1,36 @@
 """A cluster that was read once, counted as the scheduler counts it, for what is shown of queues.
 
-Claims of volumes and Jobs of pods are not read, nor ResourceClaims where no ``devices`` are given. They may keep a pod
-waiting, but change nothing about what it counts for: the order of queues is shown as if they kept nobody.
+Claims of volumes and Jobs of pods are not read, nor Topologies where none are given, nor ResourceClaims where no
+``devices`` are given. They may keep a pod waiting, but change nothing about what it counts for: the order of queues is
+shown as if they kept nobody.
 
 What ResourceClaims get, as it was read once: claims, devices, classes, and rules that taint devices. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
 
 from runtime.scheduler_pods import SchedulerPods, Unsure
 from scheduler.core.cluster import Cluster
-from scheduler.core.convert import queues
+from scheduler.core.convert import pod_groups
 from scheduler.core.convert.devices import device_class_record, slice_record, taint_rule_record
 from scheduler.core.convert.resource_claims import resource_claim_record
+from scheduler.core.convert.selectors import budget_record
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.devices import DeviceClassRecord, ResourceClaimRecord, SliceRecord, TaintRuleRecord
-from scheduler.core.model.preemption import RoomFacts
+from scheduler.core.model.preemption import PreemptionFacts
 from scheduler.core.model.records import SeenPod
 from scheduler.core.model.settings import NodePool, Settings
-from scheduler.core.preemption.nomination_record import Record, evictions
-from scheduler.core.queues.use_over_time import NOT_COUNTED, UseOverTime
-from ui.queues.pools import DEFAULT, About, Pools, pool_of
-from wire.core import Node, Pod
-from wire.crds.bindrequest import BindRequest
-from wire.crds.podgroup import PodGroup
-from wire.crds.queue import Queue
+from scheduler.core.preemption.nomination_record import evictions
+from scheduler.core.queues.use_over_time import NOT_COUNTED
+from ui.queues.pools import DEFAULT, About, EvictionsRead, Found, Pools, pool_of
+from wire import names
+from wire.core import Pod
+from wire.crds.podgroup import PodGroup, SubGroup, TopologyConstraint
 from wire.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 
 
@@ -80,8 +81,6 @@ def recorded(
 
 #: Nothing that is read once has a past: no back-off, no deadline.
 NOW_NS: Final = 0
-_UNUSED: Final[Mapping[str, UseOverTime]] = {}
-_NO_ROOMS: Final[Mapping[str, EvictionsRead]] = {}
 _RULES_UNKNOWN: Final = (
     "whether the scheduler follows DeviceTaintRules (--device-taint-rules): {why}, and they do not count here"
 )
@@ -97,6 +96,8 @@ class Known(msgspec.Struct, frozen=True):
     ``mounting``: pods (UIDs) that wait and mount claims, which are not read; ``claiming``: the same of ResourceClaims.
     ``pool``: the node pool of the scheduler that it is counted for; ``pools``: of all objects, None where it is counted
     for all of them. ``has_doubtful_rules``: there may be DeviceTaintRules, and it is not known whether they count.
+    ``placed_anywhere``: PodGroups (namespace, name) whose Topology was not read: they count as if they named none.
+    ``knows_budgets``: PodDisruptionBudgets were read; ``knows_evictions``: the record of evictions was.
     """
 
     snapshot: Snapshot
@@ -106,17 +107,13 @@ class Known(msgspec.Struct, frozen=True):
     pool: str = DEFAULT
     pools: Pools | None = None
     has_doubtful_rules: bool = False
+    placed_anywhere: frozenset[tuple[str, str]] = frozenset()
+    knows_budgets: bool = False
+    knows_evictions: bool = True
 
     def is_for(self, about: About) -> bool:
         """Whether it is counted for the scheduler that decides on this object."""
         return self.pools is None or self.pools.of(about) == self.pool
-
-
-class EvictionsRead(msgspec.Struct, frozen=True):
-    """The record of evictions, as the scheduler wrote it, read at this time of the wall clock."""
-
-    record: Record
-    wall_s: int
 
 
 class Counting:
@@ -162,77 +159,99 @@ class Counting:
         record = msgspec.structs.replace(record, resource_claims=(), extended_claim="")
         return msgspec.structs.replace(seen, record=record)
 
-    def count(
-        self,
-        nodes: Iterable[Node],
-        pods: Iterable[SeenPod],
-        *,
-        found: Iterable[Queue],
-        groups: Iterable[PodGroup] = (),
-        requests: Iterable[BindRequest] = (),
-        used: Mapping[str, UseOverTime] = _UNUSED,
-        rooms: Mapping[str, EvictionsRead] = _NO_ROOMS,
-        unread: Sequence[str] = (),
-    ) -> Known:
-        """Count everything. ``used``: what queues used over time, ``rooms``: records of evictions, by node pool.
-
-        Pods are evicted for others where the pool's scheduler keeps a record.
-        """
-        nodes, pods, found, groups = list(nodes), list(pods), list(found), list(groups)
-        pools = Pools(nodes, pods, groups, found) if self._about is not None else None
+    def count(self, found: Found[SeenPod]) -> Known:
+        """Count everything. Pods are evicted for others where the pool's scheduler keeps a record."""
+        pools = Pools(found) if self._about is not None else None
         pool = pools.of(self._about) if pools is not None and self._about is not None else DEFAULT
-        room, is_divided = rooms.get(pool), pools is not None and pools.is_divided
+        room, is_divided = found.records.get(pool), pools is not None and pools.is_divided
         settings = msgspec.structs.replace(
             self._settings, preemption=room is not None, pool=NodePool(value=pool) if is_divided else None
         )
-        follows = self._schedulers.follow_taint_rules(pool, {pod.uid for pod in pods})
+        follows = self._schedulers.follow_taint_rules(pool, {pod.uid for pod in found.pods})
         devices = _known(self._devices, follows)
-        if devices is None:
-            pods = list(map(self._without_claims, pods))
+        pods = found.pods if devices is not None else list(map(self._without_claims, found.pods))
         if settings != self._settings:
             self._cluster = Cluster(settings)
             pods = list(map(self._cluster.interned, pods))
-        if is_divided:
-            found = [queue for queue in found if pool_of(queue.metadata.labels) == pool]
         cluster = self._cluster
-        missing = [*unread, *_rules_left_out(self._devices, follows)]
+        missing = [*found.unread, *_rules_left_out(self._devices, follows)]
         if devices is not None:
             devices.put(cluster, follows_taint_rules=follows is True)
-        for node in nodes:
+        for node in found.nodes:
             cluster.upsert_node(node)
+        groups = found.groups if found.topologies is not None else list(map(_without_topology, found.groups))
+        cluster.topologies.of_kai.replace(map(pod_groups.topology_record, found.topologies or ()))
         for group in groups:
             cluster.upsert_pod_group(group)
-        for request in requests:
+        for request in found.requests:
             cluster.upsert_bind_request(request)
         for pod in pods:
             cluster.take_pod(pod)
         # What is reserved for a pod that waits counts as reserved by the scheduler that decides here.
         for held in cluster.claims.held_by_waiting():
             cluster.claims.note_own(held.uid, held.rv)
-        cluster.queues.records.replace(queues.queue_record(queue) for queue in found)
-        cluster.queues.note_use_over_time(used.get(pool, NOT_COUNTED))
-        missing += () if room is None else self._put_room(room)
-        snapshot = cluster.prepared(NOW_NS)
+        own = (queue for queue in found.queues if not is_divided or pool_of(queue.metadata.labels) == pool)
+        others = (queue for queue in found.queues if is_divided and pool_of(queue.metadata.labels) != pool)
+        cluster.queues.records.replace(map(pod_groups.queue_record, own))
+        cluster.queues.elsewhere.replace(map(pod_groups.queue_elsewhere, others))
+        cluster.queues.note_use_over_time(found.used.get(pool, NOT_COUNTED))
+        missing += () if room is None else self._put_evictions(room, found)
         return Known(
-            snapshot,
+            cluster.prepared(NOW_NS),
             tuple(missing),
             frozenset(self._mounting),
             frozenset(self._claiming),
             pool,
             pools,
             has_doubtful_rules=devices is not None and _are_doubtful(devices, follows),
+            placed_anywhere=frozenset(_key(at) for at, as_is in zip(groups, found.groups, strict=True) if at != as_is),
+            knows_budgets=found.budgets is not None,
+            knows_evictions=found.knows_evictions,
         )
 
-    def _put_room(self, room: EvictionsRead) -> Iterator[str]:
-        """Let nominations stand, and count evictions; name those that contradict others."""
-        self._cluster.note_room_facts(
-            RoomFacts(version=1, evicted=evictions(room.record, now_s=room.wall_s), takers_wait=room.record.waits)
+    def _put_evictions(self, room: EvictionsRead, found: Found[SeenPod]) -> Iterator[str]:
+        """Let nominations stand, and count evictions and budgets; name nominations that contradict others."""
+        budgets = tuple(map(budget_record, found.budgets or ()))
+        namespaces = {budget.namespace for budget in budgets}
+        there = (pod for seen in found.pods if (pod := seen.record) is not None and pod.node)
+        self._cluster.note_preemption_facts(
+            PreemptionFacts(
+                version=1,
+                budgets=budgets,
+                labels={pod.uid: pod.labels for pod in there if pod.namespace in namespaces},
+                evicted=evictions(room.record, now_s=room.wall_s),
+                takers_wait=room.record.waits,
+            )
         )
         for nomination in room.record.nominations:
             try:
                 self._cluster.commits.nominations.put(nomination)
             except ValueError as error:
                 yield str(error)
+
+
+def _key(group: PodGroup) -> tuple[str, str]:
+    return group.metadata.namespace, group.metadata.name
+
+
+def _without_topology(group: PodGroup) -> PodGroup:
+    """The PodGroup as if it named no Topology."""
+    parts = group.spec.sub_groups
+    spec = msgspec.structs.replace(
+        group.spec,
+        topology_constraint=_of_labels(group.spec.topology_constraint),
+        sub_groups=None if parts is None else [_part_without(part) for part in parts],
+    )
+    return msgspec.structs.replace(group, spec=spec)
+
+
+def _part_without(part: SubGroup) -> SubGroup:
+    return msgspec.structs.replace(part, topology_constraint=_of_labels(part.topology_constraint))
+
+
+def _of_labels(asked: TopologyConstraint | None) -> TopologyConstraint | None:
+    """A constraint on labels alone, which needs no Topology."""
+    return asked if asked is not None and asked.topology == names.LABEL_ALONE else None
 
 
 def _known(devices: Devices | None, follows: bool | Unsure) -> Devices | None:

@@ -1,7 +1,8 @@
 """Reads what queues depend on, and what ResourceClaims get, from files as ``kubectl`` writes them.
 
-``kubectl get nodes,pods,queues,podgroups,bindrequests,resourceclaims,resourceslices,deviceclasses -A -o yaml`` lists
-all of it, but for DeviceTaintRules, which few clusters serve. A cluster without a rule says so by the list of the API:
+``kubectl get nodes,pods,queues,podgroups,bindrequests,topologies.kai.scheduler,poddisruptionbudgets,resourceclaims,
+resourceslices,deviceclasses -A -o yaml`` lists it, ``kubectl get configmaps -n kai-scheduler -o yaml`` the record of
+evictions: all but DeviceTaintRules, which few clusters serve. A cluster without a rule says so by the list of the API:
 ``kubectl get --raw /apis/resource.k8s.io/v1beta2/devicetaintrules``. What ``kubectl get`` prints of no objects does not
 name their kind, so files without rules do not tell whether there are any.
 """
@@ -20,15 +21,20 @@ from gpu.translation import shown
 from runtime import manifests
 from runtime.manifests import Placed
 from runtime.text import BadInput
-from scheduler.core.report.listed_queues import ListedQueues
-from ui.queues.pools import Divided, divided
-from wire.core import Node, ObjectMeta, Pod
+from scheduler.core.model.settings import NodePool, own_name
+from scheduler.core.report.queue_explanation import ListedQueues
+from ui.queues.pools import Divided, EvictionsRead, Found, digested, divided, pools_of
+from wire.api_groups import PodDisruptionBudget
+from wire.core import ConfigMap, Node, ObjectMeta, Pod
 from wire.crds.bindrequest import DEFINITION as BIND_REQUEST
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import DEFINITION as POD_GROUP
 from wire.crds.podgroup import PodGroup
 from wire.crds.queue import DEFINITION as QUEUE
 from wire.crds.queue import Queue
+from wire.crds.topology import DEFINITION as TOPOLOGY
+from wire.crds.topology import Topology
+from wire.names import NOMINATIONS, SYSTEM_NAMESPACE
 from wire.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 
 if TYPE_CHECKING:
@@ -44,40 +50,47 @@ _KINDS: Final[Mapping[tuple[str, str], type[msgspec.Struct]]] = {
     (_CORE, "Pod"): Pod,
     **{(_DEVICES, each.__name__): each for each in (DeviceClass, ResourceClaim, ResourceSlice)},
     ("resource.k8s.io/v1beta2", "DeviceTaintRule"): DeviceTaintRule,
-    **{(f"{each.group}/{each.version}", each.kind): each.type for each in (QUEUE, POD_GROUP, BIND_REQUEST)},
+    (_CORE, "ConfigMap"): ConfigMap,
+    ("policy/v1", "PodDisruptionBudget"): PodDisruptionBudget,
+    **{(f"{each.group}/{each.version}", each.kind): each.type for each in (QUEUE, POD_GROUP, BIND_REQUEST, TOPOLOGY)},
 }
 #: Kinds without which nothing true can be said of claims.
 _OF_CLAIMS: Final = frozenset({"DeviceClass", "ResourceClaim", "ResourceSlice"})
-_WITHOUT_NAMESPACE: Final = frozenset({"Node", "Queue", "DeviceClass", "ResourceSlice", "DeviceTaintRule"})
+_WITHOUT_NAMESPACE: Final = frozenset({"Node", "Queue", "Topology", "DeviceClass", "ResourceSlice", "DeviceTaintRule"})
 
 
-def read(files: Sequence[str], about: About | None = None) -> Known:
-    """Read files and folders, for the scheduler that decides on an object. Raises BadInput for what can't be read."""
+def read(files: Sequence[str], about: About | None = None, *, wall_s: int = 0) -> Known:
+    """Read files and folders, for the scheduler that decides on an object. ``wall_s``: now.
+
+    Raises BadInput for what can't be read.
+    """
     from ui.queues.count import Counting  # noqa: PLC0415 - what decides, NumPy included
 
     found = _found(files)
+    found = msgspec.structs.replace(found, records=_evictions(found, wall_s))
     counting = Counting(about=about, devices=_devices(found))
-    return counting.count(
-        found.nodes,
-        map(counting.read_pod, found.pods),
-        found=found.queues,
-        groups=found.groups,
-        requests=found.requests,
-        unread=found.unread,
-    )
+    return counting.count(digested(found, counting.read_pod))
+
+
+def _evictions(found: _Found, wall_s: int) -> dict[str, EvictionsRead]:
+    """The records of evictions among the ConfigMaps, by node pool."""
+    from scheduler.core.preemption import eviction_history, nomination_record  # noqa: PLC0415 - as above
+    from ui.queues.reader import evictions_read  # noqa: PLC0415 - as above
+
+    texts = {each.metadata.name: each.data or {} for each in found.maps if each.metadata.namespace == SYSTEM_NAMESPACE}
+    records: dict[str, EvictionsRead] = {}
+    for pool in pools_of(found.queues):
+        of = NodePool(value=pool)
+        if (data := texts.get(own_name(NOMINATIONS, of))) is not None:
+            pieces = [texts.get(name, {}).get(eviction_history.KEY, "") for name in eviction_history.piece_names(of)]
+            text = data.get(nomination_record.KEY, "")
+            records[pool] = evictions_read(pool, text, pieces, wall_s=wall_s, unread=found.unread)
+    return records
 
 
 def read_listed(files: Sequence[str]) -> Divided:
     """Read the same, of which only queues are counted, for each node pool. Raises BadInput."""
-    found = _found(files)
-    return divided(
-        found.nodes,
-        list(map(ListedQueues().read_pod, found.pods)),
-        found=found.queues,
-        groups=found.groups,
-        requests=found.requests,
-        unread=found.unread,
-    )
+    return divided(digested(_found(files), ListedQueues().read_pod))
 
 
 def _devices(found: _Found) -> Devices | None:
@@ -89,22 +102,18 @@ def _devices(found: _Found) -> Devices | None:
     return recorded(classes=found.classes, slices=found.slices, claims=found.claims, rules=found.known_rules)
 
 
-class _Found(msgspec.Struct, frozen=True, kw_only=True):
+class _Found(Found[Pod], frozen=True, kw_only=True):
     """What queues and claims depend on, as it is written.
 
-    ``unread``: what is of other kinds and versions; ``unread_kinds``: kinds that are read in another version only.
+    ``unread``: also what is of other kinds and versions; ``unread_kinds``: kinds that are read in another version only.
     ``listed``: kinds of which the files have a list of the API, be it empty.
     """
 
-    nodes: list[Node]
-    pods: list[Pod]
-    queues: list[Queue]
-    groups: list[PodGroup]
-    requests: list[BindRequest]
     classes: list[DeviceClass]
     slices: list[ResourceSlice]
     claims: list[ResourceClaim]
     rules: list[DeviceTaintRule]
+    maps: list[ConfigMap]
     unread: list[str]
     unread_kinds: frozenset[str]
     listed: frozenset[str]
@@ -139,6 +148,7 @@ def _found(files: Sequence[str]) -> _Found:
             others[named] += 1
         else:
             found[kind].append(_read(placed, kind))
+    listed = frozenset(of for placed in all_placed if (of := _listed_kind(placed)) is not None)
     return _Found(
         nodes=found[Node],
         pods=found[Pod],
@@ -149,9 +159,13 @@ def _found(files: Sequence[str]) -> _Found:
         slices=found[ResourceSlice],
         claims=found[ResourceClaim],
         rules=found[DeviceTaintRule],
+        maps=found[ConfigMap],
+        topologies=found[Topology] if found[Topology] or "Topology" in listed else None,
+        budgets=found[PodDisruptionBudget] if found[PodDisruptionBudget] or "PodDisruptionBudget" in listed else None,
+        knows_evictions=any(each.metadata.namespace == SYSTEM_NAMESPACE for each in found[ConfigMap]),
         unread=_unread(others),
         unread_kinds=frozenset(kind for version, kind in others if _is_other_version(version, kind)),
-        listed=frozenset(of for placed in all_placed if (of := _listed_kind(placed)) is not None),
+        listed=listed,
     )
 
 

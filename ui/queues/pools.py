@@ -8,8 +8,8 @@ A scheduler knows its pool from its settings. Who reads a cluster takes KAI's la
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import msgspec
 
@@ -17,16 +17,67 @@ from runtime.options.selection import NODE, POD
 from scheduler.core.model.records import PodRecord, SeenPod
 from scheduler.core.model.settings import NodePool
 from scheduler.core.queues.use_over_time import NOT_COUNTED, UseOverTime
-from scheduler.core.report.listed_queues import Listed, ListedQueues
+from scheduler.core.report.queue_explanation import Listed, ListedQueues
 from wire import names
-from wire.core import Node, ObjectMeta
+from wire.api_groups import PodDisruptionBudget
+from wire.core import Node, ObjectMeta, Pod
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
 from wire.crds.queue import Queue
+from wire.crds.topology import Topology
+
+if TYPE_CHECKING:
+    from scheduler.core.preemption.nomination_record import Record
 
 #: The value of objects without the label.
 DEFAULT: Final = ""
 K = TypeVar("K")
+P = TypeVar("P", Pod, SeenPod)
+
+
+class EvictionsRead(msgspec.Struct, frozen=True):
+    """The record of evictions, as the scheduler wrote it, read at this time of the wall clock."""
+
+    record: Record
+    wall_s: int
+
+
+class Found(msgspec.Struct, Generic[P], frozen=True, kw_only=True):
+    """What queues depend on, as it was listed, written or followed; pods as they are, or what counts of them.
+
+    ``used``: what queues used over time, and ``records``: records of evictions, both by node pool as far as they are
+    known. ``topologies``, ``budgets``: None where they were not read. ``knows_evictions``: a pool without a record
+    evicts no pod for another. ``unread``: what could not be read, and so is missing.
+    """
+
+    nodes: Sequence[Node] = ()
+    pods: Sequence[P] = ()
+    queues: Sequence[Queue] = ()
+    groups: Sequence[PodGroup] = ()
+    requests: Sequence[BindRequest] = ()
+    used: Mapping[str, UseOverTime] = {}
+    records: Mapping[str, EvictionsRead] = {}
+    topologies: Sequence[Topology] | None = None
+    budgets: Sequence[PodDisruptionBudget] | None = None
+    knows_evictions: bool = True
+    unread: Sequence[str] = ()
+
+
+def digested(found: Found[Pod], read_pod: Callable[[Pod], SeenPod]) -> Found[SeenPod]:
+    """Return the same with what counts of each pod."""
+    return Found(
+        nodes=found.nodes,
+        pods=list(map(read_pod, found.pods)),
+        queues=found.queues,
+        groups=found.groups,
+        requests=found.requests,
+        used=found.used,
+        records=found.records,
+        topologies=found.topologies,
+        budgets=found.budgets,
+        knows_evictions=found.knows_evictions,
+        unread=found.unread,
+    )
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +86,11 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     name: str
     namespace: str = ""
+
+
+def unread_of(kind: str, unread: Iterable[str]) -> str:
+    """What could not be read of a kind, after a message that an object of it is not there; "" for nothing."""
+    return "".join(f"; {each}" for each in unread if f"of kind {kind}:" in each)
 
 
 def pool_of(labels: Mapping[str, str] | None) -> str:
@@ -50,14 +106,12 @@ def pools_of(queues: Iterable[Queue]) -> list[str]:
 class Pools:
     """The pools of a cluster. Only objects with the label are kept."""
 
-    def __init__(
-        self, nodes: Iterable[Node], pods: Iterable[SeenPod], groups: Iterable[PodGroup], queues: Iterable[Queue]
-    ) -> None:
-        known = {(group.metadata.namespace, group.metadata.name): _pool(group.metadata) for group in groups}
+    def __init__(self, found: Found[SeenPod]) -> None:
+        known = {(group.metadata.namespace, group.metadata.name): _pool(group.metadata) for group in found.groups}
         self._groups = _labelled(known)
-        self._nodes = _labelled({node.metadata.name: _pool(node.metadata) for node in nodes})
+        self._nodes = _labelled({node.metadata.name: _pool(node.metadata) for node in found.nodes})
         self._pods: dict[tuple[str, str], str] = {}
-        for seen in pods:
+        for seen in found.pods:
             pod = seen.record
             if pod is not None:
                 # As core/model/seen_pods.py has it.
@@ -67,7 +121,7 @@ class Pools:
                     value = pod.charged.pool
                 if value != DEFAULT:
                     self._pods[pod.namespace, pod.name] = value
-        has_queues = any(_pool(queue.metadata) != DEFAULT for queue in queues)
+        has_queues = any(_pool(queue.metadata) != DEFAULT for queue in found.queues)
         #: Whether anything is of another pool than the default one.
         self.is_divided: Final = bool(has_queues or self._groups or self._nodes or self._pods)
 
@@ -113,43 +167,31 @@ class Divided(msgspec.Struct, frozen=True):
         return sum(found.pods for found in sums if found is not None)
 
 
-def divided(
-    nodes: Sequence[Node],
-    pods: Sequence[SeenPod],
-    *,
-    found: Sequence[Queue],
-    groups: Sequence[PodGroup] = (),
-    requests: Sequence[BindRequest] = (),
-    used: Mapping[str, UseOverTime] | None = None,
-    unread: Sequence[str] = (),
-) -> Divided:
-    """Count everything, once for each pool that has queues. ``used``: what queues used over time, by pool."""
-    pools = Pools(nodes, pods, groups, found)
+def divided(found: Found[SeenPod]) -> Divided:
+    """Count everything, once for each pool that has queues."""
+    pools = Pools(found)
     queues: dict[str, list[Queue]] = {}
-    for queue in found:
+    for queue in found.queues:
         queues.setdefault(pool_of(queue.metadata.labels), []).append(queue)
     listed: dict[str, Listed] = {}
     for value in sorted(queues) or [DEFAULT]:
         pool = NodePool(value=value) if pools.is_divided else None
         reader = ListedQueues(pool)
         listed[value] = reader.count(
-            nodes,
-            map(reader.interned, pods if pool is None else _mattering(pods, nodes, pools, value)),
+            found.nodes,
+            map(reader.interned, found.pods if pool is None else _mattering(found, pools, value)),
             found=queues.get(value, ()),
-            groups=groups,
-            requests=requests,
-            used=(used or _UNUSED).get(value, NOT_COUNTED),
+            groups=found.groups,
+            requests=found.requests,
+            used=found.used.get(value, NOT_COUNTED),
         )
-    return Divided(listed, unread)
+    return Divided(listed, found.unread)
 
 
-_UNUSED: Final[Mapping[str, UseOverTime]] = {}
-
-
-def _mattering(pods: Iterable[SeenPod], nodes: Iterable[Node], pools: Pools, value: str) -> Iterator[SeenPod]:
+def _mattering(found: Found[SeenPod], pools: Pools, value: str) -> Iterator[SeenPod]:
     """Pods of a pool, and all that are on its nodes or have ended: the rest counts for nothing there."""
-    here = {node.metadata.name for node in nodes if pool_of(node.metadata.labels) == value}
-    for seen in pods:
+    here = {node.metadata.name for node in found.nodes if pool_of(node.metadata.labels) == value}
+    for seen in found.pods:
         pod = seen.record
         if pod is None or pod.node in here or pools.of_pod(pod) == value:
             yield seen

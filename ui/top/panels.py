@@ -16,7 +16,7 @@ from typing import Final
 from rich.cells import cell_len
 from rich.text import Text
 
-from gpu.node_use import STRENGTHS, State, idle_nano_seconds
+from gpu.node_use import State, idle_nano_seconds
 from gpu.share import NANO_PER_DEVICE
 from runtime.text import line
 from scheduler.core.report.node_view import Kind
@@ -93,6 +93,7 @@ def _rows(node: NodeCard) -> Iterator[Row]:
                     namespace=tenant.namespace,
                     name=tenant.name,
                     uid=tenant.uid,
+                    uuid=device.uuid,
                     node=node.name,
                     device=_place(device),
                     nano=tenant.nano,
@@ -101,6 +102,7 @@ def _rows(node: NodeCard) -> Iterator[Row]:
                     sm_percent=tenant.sm_percent,
                     idle_since=tenant.idle_since,
                     enforced=tenant.enforced,
+                    strength=tenant.strength,
                 )
 
 
@@ -116,7 +118,7 @@ def _pod(row: Row, now_ns: int, longest: int) -> tuple[str, ...]:
         percent_up(row.nano),
         use.percent(row.memory_percent),
         use.percent(row.sm_percent),
-        use.limit(row.enforced, STRENGTHS.get(row.enforced, "")),
+        use.limit(row.enforced, row.strength),
         use.idle(row.nano, row.idle_since, now_ns) if row.is_idle else "-",
     )
 
@@ -150,7 +152,7 @@ def _notes(nodes: Sequence[NodeCard], now_ns: int) -> Iterator[str]:
     """What is not known of use, and why."""
     yield from (line(use.stale(node.name, node.use_since, now_ns)) for node in nodes if node.use == State.STALE.value)
     yield from (f"{line(node.name)}: use is not measured: {line(node.use_why)}" for node in nodes if node.use_why)
-    yield from (f"{line(node.name)}: {line(text)}" for node in nodes for text in node.carvings)
+    yield from (f"{line(node.name)}: {line(text)}" for node in nodes for text in node.partitionings)
     silent = [node.name for node in nodes if not node.use]
     if silent:
         yield f"without an agent: {', '.join(map(line, silent))}"

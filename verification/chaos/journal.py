@@ -245,4 +245,4 @@ def _show(checker: Checker, moment: Moment, unseen: frozenset[str]) -> None:
     elif isinstance(moment, Write):
         checker.wrote(moment)
     elif moment.pod_uid not in unseen:
-        checker.witnessed(moment)
+        checker.recorded(moment)

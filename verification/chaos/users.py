@@ -87,7 +87,7 @@ class Users:
 
     async def _part(self) -> None:
         pods = self.pods()
-        ended = [pod for pod in pods if pod["status"].get("phase") in {names.SUCCEEDED, names.FAILED}]
+        ended = [pod for pod in pods if pod["status"].get("phase") in names.ENDED_PHASES]
         leaving = ended[:_ARRIVALS]
         if pods and len(pods) > self._population // 2 and self._rng.randrange(100) < _PARTINGS_PERCENT:
             leaving.append(self._rng.choice(pods))

@@ -2,8 +2,8 @@
 
 First some queues fill all devices with pods alone, parts of devices, gangs and elastic gangs; then others come that are
 owed a part of it, or are more urgent: alone, as gangs, for a part of a device or for a whole one that is shared. What
-was evicted is made again by its controller as often as not. Meanwhile budgets come and go, holders are deleted, and
-administrators change queues as in any other run with queues (queueing.py).
+was evicted is made again by its controller as often as not. Meanwhile budgets come and go, nominated pods are deleted,
+and administrators change queues as in any other run with queues (queueing.py).
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def contended(rng: random.Random, *, shapes: Sequence[NodeShape], duration_s: fl
         amount = rng.choice((1, 2, mix.cards / 2, mix.cards))
         _wave(mix, [taker], amount, between=(at, min(1.0, at + 0.1)), priorities=_HIGH)
     _budgets(mix)
-    _deeds(mix)
+    _queue_edits(mix)
     return tuple(sorted(mix.actions, key=lambda action: action.at_s))
 
 
@@ -279,7 +279,7 @@ def _budgets(mix: _Field) -> None:
             mix.actions.append(DeleteBudget(at_s=mix.moment(0.3, 1.0), name=name))
 
 
-def _deeds(mix: _Field) -> None:
+def _queue_edits(mix: _Field) -> None:
     """Administrators change what queues may have, and how long their pods are left alone."""
     rng = mix.rng
     for _ in range(rng.choice((0, 0, 1, 2))):

@@ -58,7 +58,7 @@ class EventLog:
         if is_ours(call.user):
             self.ours_at_s = anyio.current_time()
 
-    def witnessed(self, record: Record) -> None:
+    def recorded(self, record: Record) -> None:
         """Take what happened on a machine."""
         text = _told(record)
         if text:

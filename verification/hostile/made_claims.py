@@ -36,7 +36,7 @@ from verification.hostile.device_actions import (
     WithdrawDevices,
 )
 from verification.hostile.faults import drawing
-from verification.hostile.faults.kinds import OF_AGENTS, OF_CLAIMS, OF_ROOM
+from verification.hostile.faults.kinds import OF_AGENTS, OF_CLAIMS, OF_PREEMPTION
 from verification.hostile.scenario import Scenario, Switches, scenario_of
 from verification.hostile.variations import Timers
 from wire import names
@@ -129,7 +129,7 @@ def scenario(seed: int, *, kinds: Collection[str] | None = None) -> Scenario:
     if pressing.random() < _PRESSED:
         settings = msgspec.structs.replace(settings, preemption=True)
         actions = [*contending.pressed(pressing, actions, shapes=machines, duration_s=duration_s)]
-    about = [of for of, is_there in ((OF_AGENTS, settings.agents), (OF_ROOM, settings.preemption)) if is_there]
+    about = [of for of, is_there in ((OF_AGENTS, settings.agents), (OF_PREEMPTION, settings.preemption)) if is_there]
     faults = drawing.draw(
         random.Random(f"{seed}/extended/faults"),
         machines,

@@ -19,7 +19,7 @@ from simulator.nodes.shape import NodeShape
 from verification.hostile import contending, queueing
 from verification.hostile.actions import Action, ChangePodGroup, CreatePod, CreatePodGroup, DeletePod, EditPod
 from verification.hostile.faults import drawing
-from verification.hostile.faults.kinds import OF_AGENTS, OF_ROOM, Fault
+from verification.hostile.faults.kinds import OF_AGENTS, OF_PREEMPTION, Fault
 from verification.hostile.queue_actions import CreateQueue, MoveGroup, MoveNode, MovePod, MoveQueue
 from verification.hostile.scenario import Scenario, Switches
 from wire import names
@@ -83,7 +83,7 @@ def scenario(
         settings = msgspec.structs.replace(settings, preemption=mix is Mix.CONTENDED or teams.random() < 0.5)
     kept = random.Random(f"{seed}/pools/berths")
     if kept.random() < _KEEPS_NODES:
-        settings = msgspec.structs.replace(settings, berths_percent=50, patience_s=kept.choice(_PATIENCES_S))
+        settings = msgspec.structs.replace(settings, reserved_nodes_percent=50, patience_s=kept.choice(_PATIENCES_S))
     ends_s = (*(action.at_s for action in actions), *(fault.end_s for fault in faults))
     return Scenario(
         seed=seed,
@@ -106,7 +106,7 @@ def _surroundings(seed: int, machines: Sequence[NodeShape]) -> Switches:
 
 def _about(settings: Switches, mix: Mix) -> list[frozenset[str]]:
     """Kinds of faults that only some runs can have. Where teams take from each other room is made."""
-    are_there = {OF_ROOM: mix is Mix.CONTENDED, OF_AGENTS: settings.agents}
+    are_there = {OF_PREEMPTION: mix is Mix.CONTENDED, OF_AGENTS: settings.agents}
     return [kinds for kinds, is_there in are_there.items() if is_there]
 
 

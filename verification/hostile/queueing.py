@@ -82,7 +82,7 @@ def with_queues(
     made += [_placed(rng, tree, owners, action) for action in actions]
     made += _moved(rng, tree, actions)
     for _ in range(rng.choice((0, 1, 3, 6))):
-        made += rng.choice(_DEEDS)(rng, tree, devices, _moment(rng, duration_s))
+        made += rng.choice(_DRAWS)(rng, tree, devices, _moment(rng, duration_s))
     return tuple(sorted(made, key=lambda action: action.at_s))
 
 
@@ -169,7 +169,7 @@ def _moved(rng: random.Random, tree: _Tree, actions: Sequence[Action]) -> Iterat
 
 # --- what is done to queues ------------------------------------------------------------------------------------------
 
-Deed = Callable[[random.Random, _Tree, int, float], Iterator[Action]]
+Draw = Callable[[random.Random, _Tree, int, float], Iterator[Action]]
 
 
 def _edited(rng: random.Random, tree: _Tree, devices: int, at_s: float) -> Iterator[Action]:
@@ -220,4 +220,4 @@ def _deleted(rng: random.Random, tree: _Tree, devices: int, at_s: float) -> Iter
         yield _created(rng, name, tree.parents[name], devices, at_s=_later(rng, at_s))
 
 
-_DEEDS: Final[tuple[Deed, ...]] = (_edited, _edited, _edited, _broken, _put_elsewhere, _put_below, _deleted)
+_DRAWS: Final[tuple[Draw, ...]] = (_edited, _edited, _edited, _broken, _put_elsewhere, _put_below, _deleted)

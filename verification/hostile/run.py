@@ -1,7 +1,7 @@
 """Runs a scenario from the start of the cluster to its end, and says what did not hold.
 
 The same scenario gives the same run: one event loop on virtual time, randomness from the scenario's seed alone.
-Beside the checker's invariants and verification/hostile/oversight.py's three things are judged here:
+Beside the checker's invariants and verification/hostile/run_checks.py's three things are judged here:
 
 HANG   it did not come to rest, or not to its end, within the time it may take
 CRASH  a component ended by an exception
@@ -33,19 +33,19 @@ from typing import Final
 import anyio
 import msgspec
 
-from nodeagent.mig.partitioning import Carver
+from nodeagent.mig.partitioning import GpuPartitioner
 from simulator.checks.violations import Violation
 from simulator.clock import Deadlock, VirtualClock, VirtualTimeLoop
 from simulator.components import PRODUCT, Parts
 from simulator.mig.nodes import SlicedNodes
 from simulator.world import World
-from verification.hostile import slices_at_rest
+from verification.hostile import run_checks
 from verification.hostile.actions import Action
+from verification.hostile.coverage_marks import Marks, PreemptionCounter, PreemptionCounts
 from verification.hostile.eventlog import EventLog, LogTaker, told_error
 from verification.hostile.faults.ground import Ground
 from verification.hostile.faults.kinds import Fault
-from verification.hostile.marks import Marks, RoomCount, RoomMade
-from verification.hostile.oversight import Oversight
+from verification.hostile.run_checks import Oversight
 from verification.hostile.scenario import Scenario
 from verification.hostile.suggested.judge import Suggested
 from verification.hostile.versions import Versions
@@ -147,10 +147,10 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     ended_at_s: float
     #: How many pods were shown devices, by the dialect that they are in.
     served: dict[str, int]
-    #: The states of the protocol that it came to (verification/hostile/marks.py), sorted.
+    #: The states of the protocol that it came to (verification/hostile/coverage_marks.py), sorted.
     marks: tuple[str, ...]
     #: For how many pods others were evicted.
-    room: RoomMade = RoomMade()
+    room: PreemptionCounts = PreemptionCounts()
     #: How many suggested changes were judged, and how many of them no longer helped, but had a short time before.
     suggested: tuple[int, int] = (0, 0)
 
@@ -173,7 +173,7 @@ class _Run:
     log: EventLog = field(default_factory=EventLog)
     oversight: Oversight = field(init=False)
     marks: Marks = field(default_factory=Marks)
-    room: RoomCount = field(default_factory=RoomCount)
+    room: PreemptionCounter = field(default_factory=PreemptionCounter)
     suggested: Suggested = field(init=False)
     found: list[Violation] = field(default_factory=list)
     world: World | None = None
@@ -205,13 +205,13 @@ class _Run:
             self.oversight.live, self.oversight.ours = world.checker.live, world.components.keys()
             self.log.start_s = world.checker.findings.start_s
             world.server.faults.on_answer += [self.log.answered, self.oversight.answered]
-            world.nodes.witness.listeners += [self.log.witnessed, self.oversight.witnessed]
+            world.nodes.ground_truth.listeners += [self.log.recorded, self.oversight.recorded]
             if self.until:
                 world.server.faults.on_answer.append(lambda *_: self._break_off(world, whole))
             self.marks.attend(world)
             self.room.attend(world)
             self.suggested.attend(world, clock)
-            sliced = SlicedNodes(scenario.sliced, world, self.parts.carver or Carver)
+            sliced = SlicedNodes(scenario.sliced, world, self.parts.partitioner or GpuPartitioner)
             sliced.begin()
             ground = Ground(world, versions, sliced.of)
             async with anyio.create_task_group() as group:
@@ -228,7 +228,7 @@ class _Run:
                 self._add(HANG, f"not at rest {REST_S:.0f} s after the last fault: {self._restless(world)}")
             self.pods = len(world.pods)
             self.oversight.weigh_work(world)
-            await slices_at_rest.judge(world, sliced.of)
+            await run_checks.judge(world, sliced.of)
             await world.auditor.judge_rest()
             await world.clear()
             self.log.note("action", "everything was deleted")

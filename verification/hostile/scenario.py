@@ -17,7 +17,7 @@ from binder.settings import BinderSettings
 from gpu.dialects.settings import DialectSettings
 from kube.lead.lease import LeaseSettings
 from scheduler.core.model.settings import Settings
-from scheduler.settings import CarvingSettings, ScalingSettings, SchedulerSettings
+from scheduler.settings import PartitioningSettings, ScalingSettings, SchedulerSettings
 from simulator.checks.limits import Lateness
 from simulator.mig.hardware import SlicedNode
 from simulator.nodes import shape
@@ -27,15 +27,15 @@ from verification.hostile import claiming, contending, dialects, queueing, varia
 from verification.hostile.actions import Action
 from verification.hostile.faults import components, drawing, nodes, reservations
 from verification.hostile.faults import nodes as machines
-from verification.hostile.faults.kinds import OF_AGENTS, OF_CLAIMS, OF_ROOM, Fault, unpromised
+from verification.hostile.faults.kinds import OF_AGENTS, OF_CLAIMS, OF_PREEMPTION, Fault, unpromised
 from verification.hostile.faults.nodes import SlowStarts
 from verification.hostile.faults.processes import TwoLeaders
 from verification.hostile.queue_actions import CreateQueue
 from verification.hostile.variations import Timers
 from wire import names
+from wire.units import SECOND_NS
 
 VERSION: Final = 1
-_NS: Final = 1_000_000_000
 #: How long users go on. Faults go on for longer.
 _DURATIONS_S: Final = (5.0, 20.0, 60.0)
 
@@ -66,7 +66,7 @@ _LEAVE_CACHES: Final = (components, machines, nodes, reservations)
 _PREEMPTION: Final = 0.8
 _CONTENDED: Final = 0.65
 #: Part of the latter in which a fault befalls evictions or the record of nominations at least.
-_ROOM_IS_STRUCK: Final = 0.6
+_PREEMPTION_IS_STRUCK: Final = 0.6
 #: Part of the runs in which shares that fit nowhere ask an autoscaler for nodes.
 _AUTOSCALING: Final = 0.35
 #: Part of the runs in which a node starts pods late while shares are under way to it.
@@ -74,9 +74,9 @@ _LAGS: Final = 0.15
 #: Part of the runs in which nodes are kept for groups that have waited too long; how long that is, of how many GPUs.
 _KEEPS_NODES: Final = 0.6
 _PATIENCES_S: Final = (1.0, 5.0, 5.0, 20.0, 60.0)
-_BERTHS_PERCENT: Final = (10, 30, 50, 100)
+_RESERVED_NODES_PERCENT: Final = (10, 30, 50, 100)
 #: GPUs rest for less time than by default, so that more happens to them; nodes of which GPUs are offered.
-_CARVING: Final = CarvingSettings(rest_s=10.0, patience_s=30.0)
+_PARTITIONING: Final = PartitioningSettings(rest_s=10.0, patience_s=30.0)
 _OFFERED: Final = {names.NODE_MIG: names.MIG_DYNAMIC, names.NODE_MIG_STRATEGY: "mixed"}
 #: Part of the runs in which pods are told what would let them start.
 _SUGGESTS: Final = 0.4
@@ -111,7 +111,7 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     #: Whether pods are evicted for others.
     preemption: bool = False
     #: Part of the GPUs that is kept for groups that have waited for ``patience_s``; 0 keeps none.
-    berths_percent: int = 0
+    reserved_nodes_percent: int = 0
     patience_s: float = 600.0
     #: Whether conditions of pods say what would let them start.
     suggestions: bool = False
@@ -183,7 +183,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
                 SchedulerSettings(
                     decisions=self._decisions,
                     scaling=scaling,
-                    carving=_CARVING if switches.sliced else None,
+                    partitioning=_PARTITIONING if switches.sliced else None,
                     suggestions=switches.suggestions,
                 ),
                 **timers.scheduler,
@@ -196,8 +196,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         switches = self.settings
         return Settings(
             preemption=switches.preemption,
-            berths_percent=switches.berths_percent,
-            patience_ns=round(switches.patience_s * _NS),
+            reserved_nodes_percent=switches.reserved_nodes_percent,
+            reserved_nodes_patience_ns=round(switches.patience_s * SECOND_NS),
         )
 
     @property
@@ -262,8 +262,8 @@ def scenario_of(seed: int, kinds: Collection[str] | None = None, *, with_claims:
     settings = msgspec.structs.replace(settings, autoscaling=is_scaled, preemption=preemption)
     rng = _rng(seed, "berths")
     if rng.random() < _KEEPS_NODES:
-        percent, patience_s = rng.choice(_BERTHS_PERCENT), rng.choice(_PATIENCES_S)
-        settings = msgspec.structs.replace(settings, berths_percent=percent, patience_s=patience_s)
+        percent, patience_s = rng.choice(_RESERVED_NODES_PERCENT), rng.choice(_PATIENCES_S)
+        settings = msgspec.structs.replace(settings, reserved_nodes_percent=percent, patience_s=patience_s)
     duration_s = _rng(seed, "duration").choice(contending.DURATIONS_S if is_contended else _DURATIONS_S)
     size = _MANY_PODS if has_many else workload.PODS
     actions = workload.draw(_rng(seed, "actions"), shapes=nodes, duration_s=duration_s, size=size)
@@ -293,7 +293,7 @@ def scenario_of(seed: int, kinds: Collection[str] | None = None, *, with_claims:
         binders=settings.binders,
         duration_s=2 * duration_s,
         about=_about(settings, actions),
-        surely=(OF_CLAIMS, OF_ROOM) if is_contended and room.random() < _ROOM_IS_STRUCK else (OF_CLAIMS,),
+        surely=(OF_CLAIMS, OF_PREEMPTION) if is_contended and room.random() < _PREEMPTION_IS_STRUCK else (OF_CLAIMS,),
     )
     rng = _rng(seed, "lagging")
     others = [node for node in nodes if node.cards_mib]
@@ -310,7 +310,11 @@ def scenario_of(seed: int, kinds: Collection[str] | None = None, *, with_claims:
 
 def _about(settings: Switches, actions: Collection[Action]) -> list[frozenset[str]]:
     """Kinds of faults that only some runs can have."""
-    are_there = {OF_ROOM: settings.preemption, OF_AGENTS: settings.agents, OF_CLAIMS: claiming.has_claims(actions)}
+    are_there = {
+        OF_PREEMPTION: settings.preemption,
+        OF_AGENTS: settings.agents,
+        OF_CLAIMS: claiming.has_claims(actions),
+    }
     return [kinds for kinds, is_there in are_there.items() if is_there]
 
 

@@ -20,7 +20,7 @@ from verification.hostile import contending, variations
 from verification.hostile.actions import MAIN, Action, CreatePod, CreatePodGroup, DeletePod
 from verification.hostile.device_actions import AskLayout, OfferGpus, WithdrawLayouts
 from verification.hostile.faults import drawing
-from verification.hostile.faults.kinds import OF_AGENTS, OF_CARVING, OF_ROOM
+from verification.hostile.faults.kinds import OF_AGENTS, OF_PARTITIONING, OF_PREEMPTION
 from verification.hostile.scenario import Scenario, Switches
 from verification.hostile.variations import Timers
 from wire import names
@@ -57,7 +57,7 @@ def scenario(seed: int, *, kinds: Collection[str] | None = None) -> Scenario:
     if pressing.random() < _PRESSED:
         settings = msgspec.structs.replace(settings, preemption=True)
         actions = [*contending.pressed(pressing, actions, shapes=machines, duration_s=duration_s)]
-    about = [of for of, is_there in ((OF_AGENTS, settings.agents), (OF_ROOM, settings.preemption)) if is_there]
+    about = [of for of, is_there in ((OF_AGENTS, settings.agents), (OF_PREEMPTION, settings.preemption)) if is_there]
     faults = drawing.draw(
         random.Random(f"{seed}/mig/faults"),
         machines,
@@ -65,7 +65,7 @@ def scenario(seed: int, *, kinds: Collection[str] | None = None) -> Scenario:
         schedulers=settings.schedulers,
         binders=settings.binders,
         duration_s=2 * duration_s,
-        about=[*about, OF_CARVING],
+        about=[*about, OF_PARTITIONING],
     )
     ends_s = (*(action.at_s for action in actions), *(fault.end_s for fault in faults))
     return Scenario(

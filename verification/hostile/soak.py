@@ -1,11 +1,12 @@
 """Many seeds on all processors: ``python -m verification.hostile.soak --seeds 1-1000`` (``make simulate-soak``).
 
-Each seed is a run of its own in a process of the pool. One that breaks an invariant is made smaller there, too, and
-written down as a script; its report is the seed, the invariant and a shortened log.
+Each seed is a run of its own in a process of the pool. One that breaks an invariant is made smaller there and written
+down as a script; its report is the seed, the invariant and a shortened log. Which users a soak's runs have is drawn
+from each seed, or every run has those who want a certain thing.
 
-Which users a soak's runs have: drawn from each seed, or in every run those who want a certain thing.
-
-What a soak did, in numbers: runs, seeds, simulated time, faults by kind, and what did not hold.
+A failing scenario is made smaller by delta debugging (Zeller and Hildebrandt 2002): leave out ever smaller parts, and
+keep what still fails. A smaller scenario is another run altogether, so nothing is assumed of it but what ``fails``
+says.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import argparse
 import enum
 import multiprocessing
 import os
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -22,7 +24,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 from rich.console import Console
@@ -30,11 +32,113 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from verification.hostile import made_claims, slicing, tenant
 from verification.hostile import scenario as scenarios
+from verification.hostile.coverage_marks import MARKS, WITH_CLAIMS, PreemptionCounts, missing
 from verification.hostile.faults.kinds import KINDS
-from verification.hostile.marks import MARKS, WITH_CLAIMS, RoomMade, missing
-from verification.hostile.minimising import minimise
 from verification.hostile.run import Outcome, run
 from verification.hostile.scenario import Scenario, Script, scenario_of
+
+T = TypeVar("T")
+
+Fails = Callable[[Scenario], bool]
+
+_GROUP: Final = re.compile(r"(?P<nodes>[0-9]+)x(?P<count>[0-9]+)x(?P<memory>[0-9]+[A-Za-z]+)")
+
+
+class OutOfTries(Exception):
+    """Raised inside when as many runs were made as may be."""
+
+
+class _Counted:
+    """Asks ``fails`` at most ``tries`` times, and keeps the smallest scenario that failed."""
+
+    def __init__(self, fails: Fails, scenario: Scenario, tries: int) -> None:
+        self._fails = fails
+        self._left = tries
+        self.best = scenario
+
+    def __call__(self, scenario: Scenario) -> bool:
+        if not self._left:
+            raise OutOfTries
+        self._left -= 1
+        if not self._fails(scenario):
+            return False
+        self.best = scenario
+        return True
+
+
+def minimise(scenario: Scenario, fails: Fails, *, tries: int = 400) -> Scenario:
+    """Return a scenario that still fails, from which nothing more can be left out (or ``tries`` runs were made)."""
+    check = _Counted(fails, scenario, tries)
+    try:
+        before = None
+        while before != check.best:
+            before = check.best
+            _fewer_faults(check)
+            _fewer_actions(check)
+            _simpler_nodes(check)
+            _plainer_settings(check)
+    except OutOfTries:
+        pass
+    return check.best
+
+
+def _fewer_faults(check: _Counted) -> None:
+    base = check.best
+    smallest(base.faults, lambda kept: check(msgspec.structs.replace(base, faults=tuple(kept))))
+
+
+def _fewer_actions(check: _Counted) -> None:
+    base = check.best
+    smallest(base.actions, lambda kept: check(msgspec.structs.replace(base, actions=tuple(kept))))
+
+
+def _simpler_nodes(check: _Counted) -> None:
+    """One node or one card less at a time. Nodes are numbered, so those behind a node that goes are renamed."""
+    while any(check(msgspec.structs.replace(check.best, shapes=shapes)) for shapes in _simpler(check.best.shapes)):
+        pass
+
+
+def _plainer_settings(check: _Counted) -> None:
+    """Put each setting that does not matter back to its default."""
+    for name in check.best.settings.__struct_fields__:
+        settings = check.best.settings
+        default = getattr(type(settings)(), name)
+        if getattr(settings, name) != default:
+            plainer = msgspec.structs.replace(settings, **{name: default})
+            check(msgspec.structs.replace(check.best, settings=plainer))
+
+
+def smallest(items: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> Sequence[T]:
+    """Return a part of ``items``, in order, that fails while no part of it with one left out does."""
+    if not items or fails(()):
+        return ()
+    parts = 2
+    while len(items) > 1:
+        size = -(-len(items) // parts)
+        chunks = [(*items[:start], *items[start + size :]) for start in range(0, len(items), size)]
+        kept = next((chunk for chunk in chunks if chunk and fails(chunk)), None)
+        if kept is not None:
+            items, parts = kept, max(parts - 1, 2)
+        elif size == 1:
+            break
+        else:
+            parts = min(len(items), parts * 2)
+    return items
+
+
+def _simpler(shapes: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    for i, shape in enumerate(shapes):
+        others = (*shapes[:i], *shapes[i + 1 :])
+        if others:
+            yield others
+        group = _GROUP.fullmatch(shape)
+        if group is None:
+            continue
+        nodes, count, memory = int(group["nodes"]), int(group["count"]), group["memory"]
+        if nodes > 1:
+            yield (*shapes[:i], f"{nodes - 1}x{count}x{memory}", *shapes[i + 1 :])
+        if count > 1:
+            yield (*shapes[:i], f"{nodes}x{count - 1}x{memory}", *shapes[i + 1 :])
 
 
 class Users(enum.Enum):
@@ -76,7 +180,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one seed. ``cpu_s``: processor time of the run; ``faults``: the kind of each in its scenario.
 
-    ``marks``: the states of the protocol that it came to (verification/hostile/marks.py).
+    ``marks``: the states of the protocol that it came to (verification/hostile/coverage_marks.py).
     """
 
     seed: int
@@ -87,7 +191,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     faults: tuple[str, ...]
     marks: tuple[str, ...]
     failure: Failure | None
-    room: RoomMade = RoomMade()
+    room: PreemptionCounts = PreemptionCounts()
 
 
 @dataclass(slots=True)
@@ -102,7 +206,7 @@ class Tally:
     faults: Counter[str] = field(default_factory=Counter)
     marks: Counter[str] = field(default_factory=Counter)
     with_claims: Counter[str] = field(default_factory=Counter)
-    #: What room was made, by field of ``RoomMade``, and in how many runs.
+    #: What room was made, by field of ``PreemptionCounts``, and in how many runs.
     room: Counter[str] = field(default_factory=Counter)
     failures: list[Failure] = field(default_factory=list)
     _done: set[int] = field(default_factory=set)
@@ -135,13 +239,13 @@ class Tally:
         yield f"simulated: {self.virtual_s / 3600:,.1f} hours, {self.pods:,} pods at rest, {self.writes:,} writes"
         kinds = ", ".join(f"{kind} {count:,}" for kind, count in sorted(self.faults.items()))
         yield f"faults injected: {self.faults.total():,}" + (f" ({kinds})" if kinds else "")
-        yield from self._told_room()
+        yield from self._preemption_lines()
         yield from self._told_marks()
         found = Counter(invariant for failure in self.failures for invariant in failure.invariants)
         broken = ", ".join(f"{invariant} {count}" for invariant, count in sorted(found.items()))
         yield f"failed: {len(self.failures):,} of {self.runs:,}: {broken}" if broken else "every invariant held"
 
-    def _told_room(self) -> Iterator[str]:
+    def _preemption_lines(self) -> Iterator[str]:
         """How much room was made for pods: runs without it test nothing of that."""
         room = self.room
         if room["runs"]:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kube.client.transport import OBJECT_BYTES, Response, Transport
+from kube.client.transport import JSON, OBJECT_BYTES, Response, Transport
 from simulator.apiserver.transport import MemoryTransport
 from simulator.components import Parts
 from wire import names
@@ -73,6 +73,7 @@ class OlderVersion:
         query: Mapping[str, str],
         body: bytes | None = None,
         content_type: str = "application/json",
+        accept: str = JSON,
         timeout_s: float,
         most_bytes: int = OBJECT_BYTES,
     ) -> Response:
@@ -84,22 +85,23 @@ class OlderVersion:
             query=query,
             body=sent,
             content_type=content_type,
+            accept=accept,
             timeout_s=timeout_s,
             most_bytes=most_bytes,
         )
         return Response(answer.status, answer.headers, _changed(answer.body, self._read))
 
     def stream(
-        self, path: str, *, query: Mapping[str, str], timeout_s: float
+        self, path: str, *, query: Mapping[str, str], accept: str = JSON, timeout_s: float
     ) -> AbstractAsyncContextManager[tuple[Response, AsyncIterator[bytes]]]:
         """Watch what it would read."""
-        return self._stream(path, query=query, timeout_s=timeout_s)
+        return self._stream(path, query=query, accept=accept, timeout_s=timeout_s)
 
     @asynccontextmanager
     async def _stream(
-        self, path: str, *, query: Mapping[str, str], timeout_s: float
+        self, path: str, *, query: Mapping[str, str], accept: str = JSON, timeout_s: float
     ) -> AsyncIterator[tuple[Response, AsyncIterator[bytes]]]:
-        async with self._inner.stream(path, query=query, timeout_s=timeout_s) as (head, lines):
+        async with self._inner.stream(path, query=query, accept=accept, timeout_s=timeout_s) as (head, lines):
             yield head, self._lines(lines)
 
     async def _lines(self, lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

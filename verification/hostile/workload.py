@@ -1,4 +1,4 @@
-"""Random mixes of what users do: arrivals of every form, ends, the same once more, and mischief (mischief.py).
+"""Random mixes of what users do: arrivals of every form, ends, the same once more, and mischief.
 
 Small by default: hostile schedules find mistakes in few pods on few cards, and a thousand of them have to be cheap.
 A mix has a *mood*, drawn once: how full the cluster gets, which forms of pods there are, how much mischief. So that

@@ -8,14 +8,14 @@ import sys
 from verification.model.claims.exploring import CLAIMING, NamedClaiming, explore_claiming
 from verification.model.config import LARGE, QUICK, Named
 from verification.model.explorer import Result, explore
-from verification.model.preemption.config import ROOM, ROOM_LARGE, NamedRoom
-from verification.model.preemption.exploring import explore_room
-from verification.model.volumes.exploring import PREPARING, NamedPreparing, explore_preparing
+from verification.model.preemption.exploring import explore_preemption
+from verification.model.preemption.state import PREEMPTION, PREEMPTION_LARGE, NamedPlace
+from verification.model.volumes import PREPARING, NamedPreparing, explore_preparing
 
-Kind = Named | NamedRoom | NamedPreparing | NamedClaiming
+Kind = Named | NamedPlace | NamedPreparing | NamedClaiming
 CONFIGS: dict[str, tuple[Kind, ...]] = {
-    "quick": (*QUICK, *ROOM, *PREPARING, *CLAIMING),
-    "large": (*LARGE, *ROOM_LARGE),
+    "quick": (*QUICK, *PREEMPTION, *PREPARING, *CLAIMING),
+    "large": (*LARGE, *PREEMPTION_LARGE),
 }
 CONFIGS["all"] = (*CONFIGS["quick"], *CONFIGS["large"])
 
@@ -43,8 +43,8 @@ def _explored(one: Kind, limit: int) -> Result:
     match one:
         case Named():
             return explore(one.config, limit=limit)
-        case NamedRoom():
-            return explore_room(one.config, limit=limit)
+        case NamedPlace():
+            return explore_preemption(one.config, limit=limit)
         case NamedPreparing():
             return explore_preparing(one.config, limit=limit)
         case NamedClaiming():

@@ -1,32 +1,321 @@
 """The binders: the product's step function and its outcomes, one action a step (binder/bind/unit.py).
 
-Actions that the shell carries out side by side are steps of their own here, in any order. What the shell sees may be
-late: each step is tried with a view that is fresh and, where the configuration says so, with one that has seen nothing
-since the attempt joined (stepping.py).
+Attempts belong together in units. A unit whose attempt has not begun is not kept: every BindRequest without one stands
+for it, so a crash needs no step to begin again. Actions that the shell carries out side by side are steps of their own
+here, in any order. Each may be answered, lost or late, or the binder dies. Verifying a device is two LISTs, each a
+step.
 
-The product's step function on the model's units: what each sees, what it is to do, what an outcome makes of it.
-
-What the shell sees may be late (``lag``): then it has seen nothing since the attempt joined, no deletion, no end, no
-change of the pod, no withdrawal.
+A book is changed by compare-and-set until it is answered. A try of a write that nobody waits for any more may still
+land (``Late``). What the shell sees may be late (``lag``): then it has seen nothing since the attempt joined, no
+deletion, no end, no change of the pod, no withdrawal. Each step is tried with such a view where the configuration says
+so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
+from gpu import book as device_book
+from gpu.attempts import Cause
+from gpu.book import Book
+from gpu.grant import Grant
+from gpu.reservation import Reservation
 from sharing import outcome
 from sharing import state as actions
+from sharing.failure import Failure
 from sharing.outcome import Outcome
 from sharing.pods import PodView
-from sharing.state import Action
+from sharing.state import Action, Phase
 from sharing.state import World as SeenWorld
-from verification.model import attempts, server
-from verification.model.attempts import Carrying, Verifying
-from verification.model.config import Config
-from verification.model.rules import Rules
-from verification.model.state import GROUP, RUNNING, Binder, Pod, Resv, Step, Unit, World
-from verification.model.translating import Translator, name, text, unit
+from verification.model import server
+from verification.model.config import Config, Rules
+from verification.model.state import (
+    FINISHED,
+    GROUP,
+    RUNNING,
+    Binder,
+    Entry,
+    Late,
+    Pod,
+    Request,
+    Resv,
+    Step,
+    Unit,
+    World,
+    slot_of,
+)
+from verification.model.translating import NANO, Translator, entries, name, tenant, text, unit
+
+
+def first(request: Request) -> Unit:
+    """An attempt of which nothing is known but its BindRequest."""
+    return Unit(request, Phase.PREPARE.value, request.rv)
+
+
+def together(world: World, number: int) -> list[tuple[Unit, ...]]:
+    """A binder's attempts, those that bind together side by side, those that have not begun among them."""
+    known = {one.request.attempt: one for one in world.binders[number].units}
+    for request in world.requests:
+        if request is not None and request.attempt not in known:
+            known[request.attempt] = first(request)
+    groups: dict[int, list[Unit]] = {}
+    for one in known.values():
+        groups.setdefault(one.request.plan or one.request.attempt, []).append(one)
+    return [tuple(sorted(group)) for group in groups.values()]
+
+
+def keep(world: World, number: int, moved: Sequence[Unit]) -> World:
+    """Put units back; those that ended, or have nothing that a first look would not have, are not kept."""
+    attempts = {one.request.attempt for one in moved}
+    binder = world.binders[number]
+    others = [one for one in binder.units if one.request.attempt not in attempts]
+    kept = [one for one in moved if not _is_over(one) and not _is_first(world, one)]
+    return put_binder(world, number, binder._replace(units=tuple(sorted((*others, *kept)))))
+
+
+def put_binder(world: World, number: int, binder: Binder) -> World:
+    """One binder changed; ``Binder()`` is one that was just started."""
+    return world._replace(binders=(*world.binders[:number], binder, *world.binders[number + 1 :]))
+
+
+def entry_of(one: Unit, group: int, rv: int) -> Entry:
+    """What an attempt has in the book of a group, at a version of its pod."""
+    share = next(share for at, share in one.request.devices if at == group)
+    return Entry(one.request.pod, one.request.attempt, rv, share)
+
+
+def has_lost(world: World, one: Unit, group: int) -> bool:
+    """Whether the reservation that was joined is gone."""
+    held = world.resvs[group - GROUP]
+    return held is None or held.uid != {at: uid for at, uid, _ in one.joined}.get(group)
+
+
+def _is_over(one: Unit) -> bool:
+    """It has ended, or has nothing left to leave."""
+    return one.phase == Phase.END.value or (one.phase == Phase.LEAVE.value and not one.joined)
+
+
+def _is_first(world: World, one: Unit) -> bool:
+    return one == first(one.request) and server.request(world, one.request.attempt) is not None
+
+
+class Verifying:
+    """The two LISTs of any binder. Reservations come first, unless that rule is left out."""
+
+    def __init__(self, rules: Rules, views: Translator) -> None:
+        self._rules = rules
+        self._views = views
+
+    def first(self, world: World, group: int) -> outcome.Outcome | Resv:
+        """The first LIST, judged at once: what it showed of the reservation, for the second; or why it fails."""
+        held = world.resvs[group - GROUP]
+        if held is None or not held.uuid:
+            return outcome.Failed(Failure(cause=Cause.RESERVATION_LOST))
+        if self._rules.reservations_first:
+            found = self._held_alone(world, group, held)
+            if not isinstance(found, Reservation):
+                return found
+        else:
+            pods = self._used_by_tenants(world, group, held)
+            if not isinstance(pods, outcome.Verified):
+                return pods
+        return held._replace(rv=0)
+
+    def second(self, world: World, group: int, held: Resv) -> outcome.Outcome:
+        """The second LIST: the pods, against the book that the first one showed."""
+        if self._rules.reservations_first:
+            return self._used_by_tenants(world, group, held)
+        answer = self._held_alone(world, group, held)
+        return outcome.Verified(text(group)) if isinstance(answer, Reservation) else answer
+
+    def _held_alone(self, world: World, group: int, held: Resv) -> Reservation | outcome.Disputed | outcome.Failed:
+        there = [self._views.resv(GROUP + at, resv) for at, resv in enumerate(world.resvs) if resv is not None]
+        return self._rules.held_alone(self._views.resv(group, held), there)
+
+    def _used_by_tenants(self, world: World, group: int, held: Resv) -> outcome.Verified | outcome.Failed:
+        pods = [self._views.pod(pod) for pod in world.pods if pod is not None and pod.grant]
+        return self._rules.used_by_tenants(self._views.resv(group, held), pods)
+
+
+Result = tuple[str, World, Outcome | Unit | None]
+"""A mark, the world, and what the attempt hears: an outcome, nothing yet (the unit as it is now), or it died (None)."""
+
+
+class Carrying:
+    """The shell of every binder."""
+
+    def __init__(self, config: Config, rules: Rules, views: Translator, verifying: Verifying) -> None:
+        self._config = config
+        self._rules = rules
+        self._views = views
+        self._verifying = verifying
+        self._change = partial(server.change_book, views=views, rules=rules)
+
+    def results(self, world: World, number: int, one: Unit, action: Action) -> Iterator[Result]:  # noqa: C901 - one case per action
+        """What may come of an action."""
+        match action:
+            case actions.Join(group=group):
+                yield from self._join(world, number, one, name(group))
+            case actions.Verify(group=group):
+                yield from self._verify(world, number, one, name(group))
+            case actions.ReadPod():
+                pod = server.pod(world, one.request.pod)
+                yield "", world, outcome.PodRead(self._views.pod(pod) if pod is not None else None)
+            case actions.PostBinding(rv=rv, grant=grant):
+                yield from self._post(world, one, name(rv), grant)
+            case actions.TellBound():
+                yield "", world, outcome.BoundTold()
+            case actions.Renew(group=group, old_rv=old, rv=rv):
+                yield from self._renew(world, number, one, group=name(group), old=name(old), rv=rv)
+            case actions.DropRequest():
+                yield from self._drop(world, number, one)
+            case actions.Fence(rv=rv):
+                yield from self._fence(world, number, one, name(rv))
+            case actions.Leave(group=group, rv=rv):
+                yield from self._leave(world, number, one, group=name(group), rv=name(rv))
+            case actions.WriteConfigMaps():
+                raise AssertionError("no pod of the model reads ConfigMaps")
+
+    # --- books -------------------------------------------------------------------------------------------------------
+    def _join(self, world: World, number: int, one: Unit, group: int) -> Iterator[Result]:
+        """The reservation that is there, or a new one with the bound pods and this tenant."""
+        if world.resvs[group - GROUP] is None:
+            yield from self._create(world, one, group)
+            return
+        entry = entry_of(one, group, one.rv)
+        change = self._rules.joining([tenant(entry)])
+        after, answer = self._change(world, group, change=change)
+        if not isinstance(answer, Book):
+            cause = Cause.NOT_JOINABLE if type(answer).__name__ == "NotJoinable" else Cause.DEVICE_TAKEN
+            yield "", after, outcome.Failed(Failure(cause=cause))
+            return
+        held = after.resvs[group - GROUP]
+        if held is None:
+            return
+        mine = next((found for found in held.book if found.uid == entry.uid), entry)
+        joined = outcome.JoinedAs(text(group), text(held.uid), text(mine.rv))
+        yield from self._written(world, after, number, one=one, group=group, answer=joined)
+
+    def _create(self, world: World, one: Unit, group: int) -> Iterator[Result]:
+        views = [self._bound_in(world, group)]
+        if self._config.lag and views[0]:
+            views.append([])
+        for bound in views:
+            book = self._rules.rebuild(text(group), bound)
+            if not isinstance(book, Book):
+                yield "", world, outcome.Failed(Failure(cause=Cause.DEVICE_CLAIMED))
+                continue
+            joined = device_book.join(book, [tenant(entry_of(one, group, one.rv))])
+            after = server.create_resv(world, group, entries(joined if isinstance(joined, Book) else book))
+            held = after.resvs[group - GROUP]
+            if held is not None and isinstance(joined, Book):
+                yield "", after, outcome.JoinedAs(text(group), text(held.uid), text(one.rv))
+            else:
+                yield "", after, outcome.Failed(Failure(cause=Cause.DEVICE_TAKEN))
+
+    def _bound_in(self, world: World, group: int) -> list[PodView]:
+        return [
+            self._views.pod(pod)
+            for pod in world.pods
+            if pod is not None and pod.life != FINISHED and any(holding[0] == group for holding in pod.holdings)
+        ]
+
+    def _renew(self, world: World, number: int, one: Unit, *, group: int, old: int, rv: str) -> Iterator[Result]:
+        if has_lost(world, one, group):
+            yield "", world, outcome.EntryGone(text(group))
+            return
+        change = self._rules.renewing(tenant(entry_of(one, group, old)), rv)
+        after, answer = self._change(world, group, change=change)
+        if isinstance(answer, Book):
+            renewed = outcome.Renewed(text(group), rv)
+            yield from self._written(world, after, number, one=one, group=group, answer=renewed)
+        else:
+            yield "", world, outcome.EntryGone(text(group))
+
+    def _leave(self, world: World, number: int, one: Unit, *, group: int, rv: int) -> Iterator[Result]:
+        left = outcome.Left(text(group))
+        if has_lost(world, one, group):
+            yield "", world, left
+            return
+        change = self._rules.leaving([tenant(entry_of(one, group, rv))])
+        after, _ = self._change(world, group, change=change)
+        yield from self._written(world, after, number, one=one, group=group, answer=left)
+
+    def _verify(self, world: World, number: int, one: Unit, group: int) -> Iterator[Result]:
+        """The first LIST; what the second needs is kept.
+
+        One verification of a device in one process serves all who want it (binder/bind/actions.py Verifier).
+        """
+        if any(other.listed and other.listed[0] == group for other in world.binders[number].units):
+            return
+        found = self._verifying.first(world, group)
+        yield "", world, one._replace(listed=(group, found)) if isinstance(found, Resv) else found
+
+    # --- objects of one pod ------------------------------------------------------------------------------------------
+    def _post(self, world: World, one: Unit, rv: int, grant: Grant) -> Iterator[Result]:
+        holdings = tuple((name(d.group), name(d.reservation), name(d.uuid), d.nano // NANO) for d in grant.devices)
+        pod = server.pod(world, one.request.pod)
+        if not self._rules.binding_at_entry and pod is not None:
+            rv = pod.rv
+        binding = Late("bind", (one.request.pod, rv, one.request.attempt, holdings))
+        bound = server.bind(world, binding, self._rules)
+        if bound is None:
+            yield "refused", world, outcome.BindingNotAccepted("refused")
+        else:
+            yield "", bound, outcome.BindingAccepted()
+        if world.left.refusals:
+            left = world.left._replace(refusals=world.left.refusals - 1)
+            yield "!refused for another reason", world._replace(left=left), outcome.BindingNotAccepted("refused")
+        if world.left.lates and server.may_land(world, binding, self._rules):
+            left = world.left._replace(lates=world.left.lates - 1)
+            late = world._replace(late=(*world.late, binding), left=left)
+            yield "!no answer", late, outcome.BindingNotAccepted("no answer")
+
+    def _drop(self, world: World, number: int, one: Unit) -> Iterator[Result]:
+        slot = slot_of(one.request.pod)
+        after = server.delete_request(world, slot, one.request.attempt, self._rules)
+        yield "", after, outcome.RequestDropped()
+        if after is not world:
+            late = Late("drop", (slot, one.request.attempt))
+            yield from self._late(world, after, number, late=late, answer=outcome.RequestDropped())
+
+    def _fence(self, world: World, number: int, one: Unit, rv: int) -> Iterator[Result]:
+        late = Late("fence", (one.request.pod, rv, one.request.attempt))
+        fenced = server.fence(world, late, self._rules)
+        if fenced is None:
+            yield "missed", world, outcome.FenceMissed()
+        else:
+            yield "", fenced, outcome.Fenced()
+            yield from self._late(world, fenced, number, late=late, answer=outcome.Fenced())
+
+    # --- what becomes of a write -------------------------------------------------------------------------------------
+    def _written(
+        self, world: World, after: World, number: int, *, one: Unit, group: int, answer: Outcome
+    ) -> Iterator[Result]:
+        """A change of a book: it is answered; or its first try lands later; or the process dies before it lands."""
+        yield "", after, answer
+        if world.left.lates and after is not world:
+            # Repeated until it is answered: the second time the first one's work is found done, or undone again.
+            yield "!answer lost", after._replace(left=world.left._replace(lates=world.left.lates - 1)), one
+        before, held = world.resvs[group - GROUP], after.resvs[group - GROUP]
+        if before is None or held is None or before.book == held.book:
+            return
+        late = Late("book", (group, before.uid, before.rv, held.book))
+        yield from self._late(world, after, number, late=late, answer=answer)
+
+    def _late(self, world: World, after: World, number: int, *, late: Late, answer: Outcome) -> Iterator[Result]:
+        """A write that is repeated until it is answered: a try of it may be on its way still."""
+        left = world.left
+        if left.lates and server.may_land(after, late, self._rules):
+            left_ = left._replace(lates=left.lates - 1)
+            yield "!and again later", after._replace(late=(*after.late, late), left=left_), answer
+        if left.binder_crashes and left.lates:
+            left_ = left._replace(lates=left.lates - 1, binder_crashes=left.binder_crashes - 1)
+            dead = put_binder(world, number, Binder())
+            yield "!not yet, and dies", dead._replace(late=(*world.late, late), left=left_), None
+
 
 Move = tuple[Unit, tuple[Action, ...]]
 """A unit as the step function leaves it, and what is to be done."""
@@ -136,7 +425,7 @@ class Binding:
     def steps(self, world: World) -> Iterator[Step]:
         """Everything that a binder may do next."""
         for number in range(len(world.binders)):
-            for units in attempts.together(world, number):
+            for units in together(world, number):
                 listing = next((one for one in units if one.listed), None)
                 if listing is not None:
                     yield self._second_list(world, number, units, listing)
@@ -144,7 +433,7 @@ class Binding:
                     yield from self._walk(world, number, units)
             if world.left.binder_crashes and world.binders[number] != Binder():
                 left = world.left._replace(binder_crashes=world.left.binder_crashes - 1)
-                yield ("!crash of binder", number), attempts.put_binder(world, number, Binder())._replace(left=left)
+                yield ("!crash of binder", number), put_binder(world, number, Binder())._replace(left=left)
 
     def certain(self, world: World) -> Step | None:
         """A step that changes nothing but its own unit, and comes out the same whenever it is made, if there is one.
@@ -153,7 +442,7 @@ class Binding:
         at once, and nothing else be tried in its place.
         """
         for number in range(len(world.binders)):
-            for units in attempts.together(world, number):
+            for units in together(world, number):
                 if any(one.listed for one in units):
                     continue
                 moves = self._stepping.moves(world, number, units)
@@ -163,7 +452,7 @@ class Binding:
                             after = self._stepping.absorb(one, answer, None)
                             moved = tuple(after if i == at else other for i, (other, _) in enumerate(moves))
                             label = _label(number, one, action, how="", what="in vain")
-                            return label, attempts.keep(world, number, moved)
+                            return label, keep(world, number, moved)
         return None
 
     def _certain_answer(self, world: World, one: Unit, action: Action) -> Outcome | None:
@@ -179,7 +468,7 @@ class Binding:
             case actions.Fence(rv=rv) if pod is None or (self._rules.fence_at_rv and pod.rv > name(rv)):
                 return outcome.FenceMissed()
             case actions.Leave(group=group):
-                return outcome.Left(group) if attempts.has_lost(world, one, name(group)) else None
+                return outcome.Left(group) if has_lost(world, one, name(group)) else None
             case _:
                 return None
 
@@ -214,7 +503,7 @@ class Binding:
         if not any(wanted for _, wanted in moves):
             if moved != units:
                 label = (f"{how}binder", number, "goes on", *(one.phase for one in moved))
-                yield label, attempts.keep(world, number, moved)
+                yield label, keep(world, number, moved)
             return
         for at, (one, wanted) in enumerate(moves):
             for action in wanted:
@@ -224,7 +513,7 @@ class Binding:
                         yield label, after
                     else:
                         heard = answer if isinstance(answer, Unit) else self._hear(world, one, answer)
-                        yield label, attempts.keep(after, number, (*moved[:at], heard, *moved[at + 1 :]))
+                        yield label, keep(after, number, (*moved[:at], heard, *moved[at + 1 :]))
 
     def _hear(self, world: World, one: Unit, answer: Outcome) -> Unit:
         return self._stepping.absorb(one, answer, server.pod(world, one.request.pod))
@@ -237,11 +526,11 @@ class Binding:
         if isinstance(answer, outcome.Verified):
             binder = world.binders[number]
             verified = tuple(sorted({*binder.verified, (held.uid, held.uuid)}))
-            after = attempts.put_binder(world, number, binder._replace(verified=verified))
+            after = put_binder(world, number, binder._replace(verified=verified))
         done = self._stepping.absorb(one._replace(listed=()), answer, None)
         rest = tuple(done if other is one else other for other in units)
         label = ("binder", number, "lists again", type(answer).__name__, one.request.pod)
-        return label, attempts.keep(after, number, rest)
+        return label, keep(after, number, rest)
 
 
 def _label(number: int, one: Unit, action: Action, *, how: str, what: str) -> tuple[Any, ...]:

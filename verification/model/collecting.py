@@ -1,7 +1,7 @@
 """The collector: dead entries, idle, ended and departing reservations, lost ones created again.
 
 The judgements are the product's (sharing.entries, sharing.rebuilding); the order of reads and writes is
-transcribed from binder/collect/dead_entries.py and book_repair.py. Judging an entry and removing it are one
+transcribed from binder/collect/book_repair.py and book_repair.py. Judging an entry and removing it are one
 step: dead stays dead, and what is removed is exactly what was judged. With ``split_collector`` they are two, which
 shows that. All binders' collectors do the same from quorum reads, so one is enough.
 """
@@ -15,10 +15,9 @@ from typing import Any, cast
 from gpu.book import Book
 from sharing import rebuilding
 from sharing.entries import Evidence, Judgement
-from sharing.machines import Heard, Registration
+from sharing.node_liveness import Heard, Registration
 from verification.model import server
-from verification.model.config import Config
-from verification.model.rules import Rules
+from verification.model.config import Config, Rules
 from verification.model.state import AWAY, BACK, ENDED, FINISHED, GROUP, PRESENT, Entry, Late, Pod, Resv, Step, World
 from verification.model.translating import Translator, entries, tenant, text
 

@@ -22,7 +22,7 @@ from sharing.outcome import MAX_TRIES, Outcome
 from sharing.state import Action, Joined, Phase, State
 from sharing.state import World as Seen
 from verification.model import server
-from verification.model.rules import Rules
+from verification.model.config import Rules
 from verification.model.state import GROUP, RUNNING, Direct, Entry, Late, Pod, Resv, Step, World, slot_of
 from verification.model.translating import NAMESPACE, NANO, NODE, Translator, name, planned, tenant, text
 

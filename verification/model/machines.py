@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verification.model import server
-from verification.model.config import Config
-from verification.model.rules import Rules
+from verification.model.config import Config, Rules
 from verification.model.state import (
     AWAY,
     BACK,
@@ -63,7 +62,7 @@ class Starting:
     def _admit(self, world: World, group: int, resv: Resv) -> Iterator[Step]:
         devices = _choices(world, self._config.devices)
         for device in devices:
-            if self._config.witness:
+            if self._config.reporter:
                 admitted = server.put_resv(world, group, resv._replace(dev=device))
                 yield ("kubelet", "admits", group, device), admitted
             else:
@@ -74,8 +73,8 @@ class Starting:
     def _run(self, world: World, group: int, resv: Resv, *, device: int) -> World:
         """Its process runs; it tells at once, or ``slow_identity``."""
         if self._config.slow_identity:
-            return server.put_resv(world, group, resv._replace(phase=RUNNING, dev=device, witnessed=False))
-        started = resv._replace(phase=RUNNING, dev=device, uuid=device, witnessed=False)
+            return server.put_resv(world, group, resv._replace(phase=RUNNING, dev=device, reported=False))
+        started = resv._replace(phase=RUNNING, dev=device, uuid=device, reported=False)
         after = server.put_resv(world, group, started._replace(proven=resv.proven and resv.uuid == device))
         return server.forget_verified(after, resv.uid) if resv.uuid not in {0, device} else after
 
@@ -87,12 +86,12 @@ def _choices(world: World, devices: int) -> list[int]:
     used = {holding[2] for pod in world.pods if pod is not None for holding in pod.holdings}
     used |= {one.uuid for one in world.resvs if one is not None}
     used |= {holding[2] for ghost in world.ghosts for holding in ghost.holdings}
-    used |= {late.what[-1] for late in world.late if late.kind in {"identity", "witness"}}  # type: ignore[misc]  # a device
+    used |= {late.what[-1] for late in world.late if late.kind in {"identity", "reporter"}}  # type: ignore[misc]  # a device
     unused = [device for device in free if device not in used]
     return [*(device for device in free if device in used), *unused[:1]]
 
 
-class Witness:
+class Reporter:
     """The agent of the node, if it has one."""
 
     def __init__(self, config: Config, rules: Rules) -> None:
@@ -101,12 +100,12 @@ class Witness:
 
     def steps(self, world: World, group: int, resv: Resv) -> Iterator[Step]:
         """What it may tell of one reservation: at once, or by a patch that lands later, if at all."""
-        if not self._config.witness or (resv.uuid and not resv.witnessed):
+        if not self._config.reporter or (resv.uuid and not resv.reported):
             return
         for device in self._named(world, group, resv):
             if device == resv.uuid:
                 continue
-            told = Late("witness", (group, resv.uid, resv.rv, device))
+            told = Late("reporter", (group, resv.uid, resv.rv, device))
             after = server.tell_early(world, told, self._rules)
             if after is not None:
                 yield ("agent", "tells early", group, device), after
@@ -117,10 +116,10 @@ class Witness:
 
     def _named(self, world: World, group: int, resv: Resv) -> tuple[int, ...]:
         """What kubelet answers to the reservation's name."""
-        if resv.phase == ENDED and not self._rules.witness_of_living:
+        if resv.phase == ENDED and not self._rules.reporter_of_living:
             # The one that it had, and that others may have by now.
             return tuple(range(DEVICE, DEVICE + self._config.devices))
-        if resv.phase != PENDING or (self._rules.witness_after_start and not resv.dev):
+        if resv.phase != PENDING or (self._rules.reporter_after_start and not resv.dev):
             return ()
         before = tuple(device for behind, device in world.left_behind if behind == group)
         return before or ((resv.dev,) if resv.dev else ())
@@ -133,7 +132,7 @@ class Machines:
         self._config = config
         self._rules = rules
         self._starting = Starting(config)
-        self._witness = Witness(config, rules)
+        self._reporter = Reporter(config, rules)
 
     def steps(self, world: World) -> Iterator[Step]:
         """Everything that may happen next."""
@@ -141,7 +140,7 @@ class Machines:
         for at, resv in enumerate(world.resvs):
             if resv is not None:
                 yield from self._reservation(world, GROUP + at, resv)
-                yield from self._witness.steps(world, GROUP + at, resv)
+                yield from self._reporter.steps(world, GROUP + at, resv)
         for slot, pod in enumerate(world.pods):
             if pod is not None:
                 yield from self._pod(world, slot, pod)
@@ -185,7 +184,7 @@ class Machines:
         if resv.phase == PENDING:
             yield from self._starting.steps(world, group, resv)
         elif resv.phase == RUNNING:
-            if resv.uuid != resv.dev and not resv.witnessed:
+            if resv.uuid != resv.dev and not resv.reported:
                 # It tells at each start: what was written over its word stays until the next one.
                 yield from self._announce(world, group, resv)
             if resv.deleting:
@@ -217,7 +216,7 @@ class Machines:
         left = world.left._replace(swaps=world.left.swaps - 1)
         for device in range(DEVICE, DEVICE + self._config.devices):
             if device not in held:
-                restarted = resv._replace(dev=device, witnessed=resv.witnessed and resv.phase == PENDING)
+                restarted = resv._replace(dev=device, reported=resv.reported and resv.phase == PENDING)
                 after = server.put_resv(world, group, restarted)._replace(left=left)
                 yield ("!kubelet", "gives another device to", group, device), after
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final, cast
 
 from gpu.book import Book
-from verification.model.rules import Rules
+from verification.model.config import Rules
 from verification.model.state import (
     ATTEMPT,
     DELETING,
@@ -215,11 +215,11 @@ def tell_early(world: World, late: Late, rules: Rules) -> World | None:
     """The node agent writes a reservation's device; None when refused. ``what``: group, reservation, rv, device."""
     group, reservation, rv, device = cast("tuple[int, int, int, int]", late.what)
     held = world.resvs[group - GROUP]
-    if held is None or (rules.witness_for_uid and held.uid != reservation):
+    if held is None or (rules.reporter_for_uid and held.uid != reservation):
         return None
-    if rules.witness_at_rv and held.rv != rv:
+    if rules.reporter_at_rv and held.rv != rv:
         return None
-    told = held._replace(uuid=device, witnessed=True, proven=held.proven and held.uuid == device)
+    told = held._replace(uuid=device, reported=True, proven=held.proven and held.uuid == device)
     after = put_resv(world, group, told)
     return forget_verified(after, held.uid) if rules.verified_until_changed and held.uuid != device else after
 
@@ -239,7 +239,7 @@ _LANDS: Final = {
     "create": _create,
     "drop": _drop,
     "identity": _identity,
-    "witness": tell_early,
+    "reporter": tell_early,
     "book": _book,
 }
 
@@ -255,7 +255,7 @@ def may_land(world: World, late: Late, rules: Rules) -> bool:
         return True
     if late.kind == "identity" and not rules.identity_for_uid:
         return True
-    if late.kind == "witness" and not (rules.witness_for_uid or rules.witness_at_rv):
+    if late.kind == "reporter" and not (rules.reporter_for_uid or rules.reporter_at_rv):
         return True
     return lands(world, late, rules) is not None
 

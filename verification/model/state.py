@@ -62,7 +62,7 @@ class Entry(NamedTuple):
 class Resv(NamedTuple):
     """A reservation pod. ``dev``: what it holds on the machine, 0 if nothing; ``uuid``: what it has announced.
 
-    ``proven``: a pod was bound through this very pod and device, which schedulers may have seen. ``witnessed``: the
+    ``proven``: a pod was bound through this very pod and device, which schedulers may have seen. ``reported``: the
     node agent announced it, before the process ran. ``forced``: deleted by force, so it goes before its device is free.
     """
 
@@ -75,7 +75,7 @@ class Resv(NamedTuple):
     deleting: bool = False
     finalized: bool = True
     proven: bool = False
-    witnessed: bool = False
+    reported: bool = False
     forced: bool = False
 
 

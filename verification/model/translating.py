@@ -108,7 +108,7 @@ class Translator:
                 book=book(resv.book),
                 deleting=resv.deleting,
                 finalized=resv.finalized,
-                is_witnessed=resv.witnessed and resv.phase == PENDING,
+                is_reported=resv.reported and resv.phase == PENDING,
             )
         return view
 

@@ -7,8 +7,7 @@ from typing import Annotated
 from msgspec import Meta, field
 
 from wire.core import ObjectMeta, WireStruct
-from wire.crds.definition import Definition
-from wire.crds.fields import Int32, Opaque, ResourceList
+from wire.crds.definition import Definition, Int32, Opaque, ResourceList
 from wire.names import SCHEDULING_GROUP
 
 

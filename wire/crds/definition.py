@@ -1,20 +1,47 @@
-"""What a CustomResourceDefinition says of a kind besides its schema.
+"""What a CustomResourceDefinition says of a kind: OpenAPI v3 structural schemas made from wire structs, and the rest.
 
-OpenAPI v3 structural schemas made from wire structs.
+Kubernetes takes a narrow subset of JSON schema: one type per node, no references, no ``null`` in unions. So ``X |
+None`` is X (an absent field, which is how Go's ``omitempty`` writes it), structs are written in place, and what a field
+says beyond its type comes from ``Meta(description=..., extra_json_schema=...)``. A field without default is required.
 
-Kubernetes takes a narrow subset of JSON schema: one type per node, no references, no ``null`` in unions. So
-``X | None`` is X (an absent field, which is how Go's ``omitempty`` writes it), structs are written in place, and what a
-field says beyond its type comes from ``Meta(description=..., extra_json_schema=...)``. A field without default is
-required.
+Constraints are in ``extra_json_schema`` only: the API server enforces them when objects are written, and reading stays
+lenient, so that one object stored before a rule existed can't stop a whole list from being decoded.
 """
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Iterator
 from copy import deepcopy
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import inspect
+from msgspec import Meta, inspect
+
+Int32 = Annotated[int, Meta(extra_json_schema={"format": "int32"})]
+Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+
+#: Read by wire.quantity only. The pattern is the grammar of ``resource.Quantity`` as every Kubernetes CRD states it.
+Quantity = Annotated[
+    str | int | float,
+    Meta(
+        extra_json_schema={
+            "anyOf": [{"type": "integer"}, {"type": "string"}],
+            "pattern": (
+                r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
+                r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
+            ),
+            "x-kubernetes-int-or-string": True,
+        }
+    ),
+]
+#: Resource name to quantity.
+ResourceList = dict[str, Quantity]
+
+#: An object whose fields are not ours to know: kept as it is.
+Opaque = Annotated[dict[str, Any], Meta(extra_json_schema={"x-kubernetes-preserve-unknown-fields": True})]
+
 
 Schema = dict[str, Any]
 
@@ -82,6 +109,53 @@ def _scalar(info: inspect.Type) -> str:
             return "number"
         case _:
             raise Unsupported(f"{type(info).__name__} has no structural schema")
+
+
+class Misfit(msgspec.Struct, frozen=True):
+    """A value that a schema does not take. ``allowed``: what it takes there; "": the field is unknown, and dropped.
+
+    ``known``: the fields that there are in its place.
+    """
+
+    field: str
+    value: Any
+    allowed: str = ""
+    known: tuple[str, ...] = ()
+
+
+def misfits(schema: Schema, value: Any, field: str) -> Iterator[Misfit]:
+    """Yield what the API server refuses or drops of a value, whose types are right, by a schema of ``of_type``."""
+    if isinstance(value, dict):
+        fields, rest = schema.get("properties"), schema.get("additionalProperties")
+        for key, inner in value.items():
+            place = f"{field}.{key}"
+            if (below := (fields or {}).get(key, rest)) is not None:
+                yield from misfits(below, inner, place)
+            elif fields is not None:
+                yield Misfit(place, inner, known=tuple(fields))
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from misfits(schema.get("items", {}), inner, f"{field}[{number}]")
+    elif value is not None and (allowed := _refused(schema, value)):
+        yield Misfit(field, value, allowed)
+
+
+def _refused(schema: Schema, value: Any) -> str:
+    """What a schema allows in place of a value; "" if it takes that."""
+    if "enum" in schema and value not in schema["enum"]:
+        return ", ".join(map(str, schema["enum"]))
+    if isinstance(value, str):
+        if not schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", len(value)):
+            return f"{schema.get('minLength', 0)} to {schema.get('maxLength', 'any number of')} characters"
+        if "pattern" in schema and not re.search(schema["pattern"], value):
+            return f"text of the form {schema['pattern']}"
+    elif isinstance(value, int | float):
+        is_short = schema.get("format") == "int32"
+        least = schema.get("minimum", -(2**31) if is_short else -math.inf)
+        most = schema.get("maximum", 2**31 - 1 if is_short else math.inf)
+        if value < least or value > most:
+            return f"{least} to {most}"
+    return ""
 
 
 class Column(msgspec.Struct, frozen=True, kw_only=True):

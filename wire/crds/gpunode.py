@@ -7,8 +7,7 @@ from typing import Annotated
 from msgspec import Meta, field
 
 from wire.core import ObjectMeta, WireStruct
-from wire.crds.definition import Column, Definition
-from wire.crds.fields import Int32, Time
+from wire.crds.definition import Column, Definition, Int32, Time
 from wire.names import MOORAGE_GROUP
 
 _NOT_NEGATIVE = {"minimum": 0}
@@ -78,7 +77,7 @@ class SliceStatus(WireStruct, frozen=True, gc=False):
     in_use: Annotated[bool, Meta(description="Whether a pod, a reservation or a process has it.")] = False
 
 
-class CarvingStatus(WireStruct, frozen=True, gc=False):
+class PartitioningStatus(WireStruct, frozen=True, gc=False):
     """What became of the layout that `spec.mig` asks for."""
 
     attempt: Annotated[str, Meta(description="Its `attempt`.")] = ""
@@ -104,7 +103,7 @@ class CardStatus(WireStruct, frozen=True, gc=False):
         list[SliceStatus] | None,
         Meta(description="Its MIG slices at their places, where the agent makes them (`--mig-on-demand`)."),
     ] = None
-    carving: CarvingStatus | None = None
+    partitioning: PartitioningStatus | None = None
 
 
 class TenantStatus(WireStruct, frozen=True, gc=False):

@@ -9,8 +9,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from wire.core import ObjectMeta, WireStruct
-from wire.crds.definition import Column, Definition
-from wire.crds.fields import ResourceList, Time
+from wire.crds.definition import Column, Definition, ResourceList, Time
 from wire.names import SCHEDULING_GROUP
 
 #: What ``spec.priority`` means when it is absent.

@@ -71,7 +71,7 @@ spec:
       {{- end }}
     spec:
       serviceAccountName: moorage-{{ .component }}
-      # Variables that are named after Services look like settings (docs/settings.md).
+      # Variables that are named after Services look like settings (docs/reference/settings.md).
       enableServiceLinks: false
       # Its own shutdown takes 12 s at most.
       terminationGracePeriodSeconds: 30

@@ -34,10 +34,9 @@
 {{- if kindIs "string" $one -}}{{ $one }}{{- else if kindIs "string" $other -}}{{ $other }}{{- else -}}nvidia{{- end -}}
 {{- end }}
 
-{{/* "true" or "false": whether Moorage makes the PodGroups of workloads. KAI's value turns it off as well. */}}
+{{/* "true" or "false": whether Moorage makes the PodGroups of workloads. */}}
 {{- define "moorage.grouping" -}}
-{{- $theirs := ternary .Values.podgrouper dict (kindIs "map" .Values.podgrouper) -}}
-{{- and .Values.workloads.enabled (ne (toString (get $theirs "enabled")) "false") -}}
+{{- .Values.podgrouper.enabled -}}
 {{- end }}
 
 {{- define "moorage.checked" -}}
@@ -81,15 +80,15 @@ v schedule-period listen-address plugin-server-port enable-profiler profiler-por
 {{/* Values of KAI's that are set and change nothing, one a line. */}}
 {{- define "moorage.unused" -}}
 {{- $values := .Values -}}
-{{- range $key := list "openshift" "operator" "podgrouper" "podgroupcontroller" "queuecontroller" "defaultShard" "kaiConfig" "kaiConfigDeployer" "topologyMigration" "postCleanup" "prometheus" "crdupgrader" "numaPlacementExporter" "gpu-sharing" -}}
-{{- $turnsOff := and (eq $key "podgrouper") (eq (include "moorage.grouping" $) "false") -}}
-{{- if and (hasKey $values $key) (not $turnsOff) }}
+{{- range $key := list "openshift" "operator" "podgroupcontroller" "queuecontroller" "defaultShard" "kaiConfig" "kaiConfigDeployer" "topologyMigration" "postCleanup" "prometheus" "crdupgrader" "numaPlacementExporter" "gpu-sharing" -}}
+{{- if hasKey $values $key }}
   {{ $key }}
 {{- end -}}
 {{- end -}}
 {{- range $path := list
   "global.leaderElection" "global.requireDefaultPodAntiAffinityTerm" "global.vpa" "global.nvFractions" "global.fipsMode"
   "global.daemonsetsTolerations"
+  "podgrouper.queueLabelKey" "podgrouper.genericKartaFallback"
   "scheduler.enabled" "scheduler.ports" "scheduler.goMemLimitRatio" "scheduler.goMemLimit"
   "binder.enabled" "binder.name" "binder.ports" "binder.resourceReservationImage" "binder.resourceReservationPodResources"
   "admission.enabled" "admission.name" "admission.cdi" "admission.ports" "admission.certSecretName" "admission.gpuPodRuntimeClassName"
@@ -101,7 +100,7 @@ v schedule-period listen-address plugin-server-port enable-profiler profiler-por
 {{- end -}}
 {{- end -}}
 {{- $kaisImages := splitList " " (include "moorage.kaisImages" .) -}}
-{{- range $component := list "scheduler" "binder" "workloads" "admission" -}}
+{{- range $component := list "scheduler" "binder" "podgrouper" "admission" -}}
 {{- if has (get $values $component).image.name $kaisImages }}
   {{ $component }}.image.name and tag (the images that run stand above)
 {{- end -}}

@@ -25,10 +25,12 @@ from gpu.reservation import Reservation
 from gpu.share import mib_of_fraction
 from nodeagent.core.enforcement.messages import MOST_CAPS, can_be_capped
 from nodeagent.core.enforcement.overuse import Key
+from wire.units import SECOND_NS
 
 #: What ends over-use here, as ``status.tenants[].enforced`` of a GpuNode says it.
 BY_KILLING: Final = "kill"
-#: The driver holds it, by limits that the warden sets and reads back (nodeagent/core/enforcement/driver_limits.py).
+#: The driver holds it, by limits that the memory enforcer sets and reads back
+#: (nodeagent/core/enforcement/driver_limits.py).
 BY_DRIVER: Final = "driver"
 #: The strongest first (docs/enforcement.md).
 _STRONGEST: Final = (BY_DRIVER, BY_KILLING, "mps", "hami-core")
@@ -45,7 +47,7 @@ def is_weaker(word: str, than: str) -> bool:
 
 
 #: After a loss.
-PAUSE_NS: Final = 30 * 10**9
+PAUSE_NS: Final = 30 * SECOND_NS
 _Key = TypeVar("_Key", bound=Hashable)
 
 
@@ -117,7 +119,7 @@ def tenancies(
 
 
 def caps(found: Iterable[Tenancy]) -> dict[Key, int]:
-    """Return the caps in MiB; what no warden would take is left out, so that it takes the others."""
+    """Return the caps in MiB; what no memory enforcer would take is left out, so that it takes the others."""
     capped = [(one.key, one.cap_mib) for one in found if one.cap_mib > 0 and can_be_capped(one.pod_uid, one.device)]
     return dict(capped[:MOST_CAPS])
 

@@ -1,15 +1,15 @@
-"""What of a look and of its deeds goes into one report, so that no report is longer than an agent reads.
+"""What of a look and of its kills goes into one report, so that no report is longer than an agent reads.
 
 A tenant chooses how many processes it starts and what they are called. So the largest processes are told one by one,
-and the others of each pod together: sums of memory and use stay true. Deeds that do not fit wait for the next report.
+and the others of each pod together: sums of memory and use stay true. Kills that do not fit wait for the next report.
 
-What the agent and the warden send each other: JSON behind its length, in four bytes, the highest first.
+What the agent and the memory enforcer send each other: JSON behind its length, in four bytes, the highest first.
 
-The agent sends caps, all of them each time; the warden a report for each look. Standard library only: the warden has no
-more. A message of another form or beyond these bounds is refused, from any sender.
+The agent sends caps, all of them each time; the memory enforcer a report for each look. Standard library only: the
+memory enforcer has no more. A message of another form or beyond these bounds is refused, from any sender.
 
-Agent and warden may be of different versions. So a reader ignores fields of the object that it does not know, and a
-new fact is an optional field of its own. Lists keep their form.
+Agent and memory enforcer may be of different versions. So a reader ignores fields of the object that it does not know,
+and a new fact is an optional field of its own. Lists keep their form.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from nodeagent.core.enforcement.overuse import Action, Deed, Device, Key, Process, Sample
+from nodeagent.core.enforcement.overuse import Action, Device, Key, Kill, Process, Sample
 
 #: Bytes of a message. Caps of 8 full books of 1,907 tenants are 1.4 MB.
 MOST_BYTES: Final = 4 << 20
-#: Caps that a warden keeps: more than a node can have pods, on each of its devices.
+#: Caps that a memory enforcer keeps: more than a node can have pods, on each of its devices.
 MOST_CAPS: Final = 20_000
 _MOST_MIB: Final = 1 << 30
 #: Pods and cards whose limits a report tells of.
@@ -42,12 +42,12 @@ class MalformedMessage(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What became of a deed: for each of its victims, in their order, one of the words of memory_enforcer/loop.py.
+    """What became of a kill: for each of its victims, in their order, one of the words of memory_enforcer/loop.py.
 
     ``more``: how many victims there were beside those that are told.
     """
 
-    deed: Deed
+    kill: Kill
     outcomes: tuple[str, ...] = ()
     more: int = 0
 
@@ -62,9 +62,9 @@ class Limited:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One look of the warden, and what it did. ``caps``: how many it goes by, None before it was sent any.
+    """One look of the memory enforcer, and what it did. ``caps``: how many it goes by, None before it was sent any.
 
-    ``lost_deeds``: deeds that no agent was told of, since none listened. ``is_dry``: it ends nobody. ``driver``: None
+    ``lost_kills``: kills that no agent was told of, since none listened. ``is_dry``: it ends nobody. ``driver``: None
     where it sets no limits by the driver.
     """
 
@@ -72,7 +72,7 @@ class Report:
     done: tuple[Done, ...] = ()
     unjudged: tuple[str, ...] = ()
     caps: int | None = None
-    lost_deeds: int = 0
+    lost_kills: int = 0
     is_dry: bool = False
     driver: Limited | None = None
 
@@ -110,7 +110,7 @@ def framed(said: Any) -> bytes:
 
 
 def size_of(done: Done) -> int:
-    """Bytes that a deed takes in a report."""
+    """Bytes that a kill takes in a report."""
     return len(_json(_written_done(done))) + 1
 
 
@@ -137,7 +137,7 @@ def read_caps(message: bytes) -> dict[Key, int]:
 
 
 def can_be_capped(pod_uid: str, device: str) -> bool:
-    """Whether a warden takes a cap of this pod on this device: both are named as Kubernetes and NVML name them."""
+    """Whether a memory enforcer takes a cap of this pod on this device: both have names as of Kubernetes and NVML."""
     return _POD.fullmatch(pod_uid) is not None and _DEVICE.fullmatch(device) is not None
 
 
@@ -163,7 +163,7 @@ def write_report(report: Report) -> bytes:
             "done": [_written_done(done) for done in report.done],
             "unjudged": report.unjudged,
             "caps": report.caps,
-            "lost": report.lost_deeds,
+            "lost": report.lost_kills,
             "dry": report.is_dry,
             "driver": _written_limited(report.driver),
         }
@@ -179,7 +179,7 @@ def read_report(message: bytes) -> Report:
         )
         done = tuple(map(_read_done, said["done"]))
         unjudged = tuple(map(_word, said["unjudged"]))
-        # A warden of before has no limits by the driver.
+        # A memory enforcer of before has no limits by the driver.
         driver = _read_limited(said.get("driver"))
         return Report(sample, done, unjudged, _known(said["caps"]), _whole(said["lost"]), said["dry"] is True, driver)
     except (KeyError, TypeError, ValueError) as error:
@@ -209,9 +209,9 @@ def _written_device(device: Device) -> list[Any]:
 
 
 def _written_done(done: Done) -> list[Any]:
-    deed = done.deed
-    victims = [_written_process(one) for one in deed.victims]
-    told = [deed.pod_uid, deed.device, deed.used_bytes, deed.cap_mib, deed.action.value, deed.is_dry, victims]
+    kill = done.kill
+    victims = [_written_process(one) for one in kill.victims]
+    told = [kill.pod_uid, kill.device, kill.used_bytes, kill.cap_mib, kill.action.value, kill.is_dry, victims]
     return [told, done.outcomes, done.more] if done.more else [told, done.outcomes]
 
 
@@ -242,7 +242,7 @@ def _read_device(said: Any) -> Device:
 
 def _read_done(said: Any) -> Done:
     (pod, device, used_bytes, cap_mib, action, is_dry, victims), outcomes, *more = said
-    deed = Deed(
+    kill = Kill(
         _word(pod),
         _word(device),
         _whole(used_bytes),
@@ -251,7 +251,7 @@ def _read_done(said: Any) -> Done:
         tuple(map(_read_process, victims)),
         is_dry is True,
     )
-    return Done(deed, tuple(map(_word, outcomes)), _one_of(more, 0))
+    return Done(kill, tuple(map(_word, outcomes)), _one_of(more, 0))
 
 
 def _one_of(said: list[Any], default: int) -> int:
@@ -294,9 +294,9 @@ def _shown(said: Any) -> str:
 
 #: Processes told one by one, and pods whose others are told together, on all devices: 400 bytes each at most.
 MOST_TOLD: Final = 4_000
-#: Victims of a deed that are told.
+#: Victims that a report names, of one kill.
 MOST_VICTIMS: Final = 20
-#: Of the deeds in one report.
+#: Of the kills in one report.
 MOST_DEED_BYTES: Final = 1 << 20
 
 
@@ -309,10 +309,10 @@ def bounded(sample: Sample) -> Sample:
 
 
 def told(done: Done) -> Done:
-    """Return what is kept of a deed: its largest victims, and how many more there were."""
-    more = max(len(done.deed.victims) - MOST_VICTIMS, 0)
-    deed = replace(done.deed, victims=done.deed.victims[:MOST_VICTIMS])
-    return replace(done, deed=deed, outcomes=done.outcomes[:MOST_VICTIMS], more=done.more + more)
+    """Return what is kept of a kill: its largest victims, and how many more there were."""
+    more = max(len(done.kill.victims) - MOST_VICTIMS, 0)
+    kill = replace(done.kill, victims=done.kill.victims[:MOST_VICTIMS])
+    return replace(done, kill=kill, outcomes=done.outcomes[:MOST_VICTIMS], more=done.more + more)
 
 
 def fitting(done: Sequence[Done]) -> int:

@@ -3,12 +3,12 @@
 The memory enforcer makes a sample of each look at the GPUs and sends it to the agent, so this stays small: standard
 library only.
 
-A step function: what was seen, the caps, and what is remembered -> deeds, and what to remember. A pod's use of a
+A step function: what was seen, the caps, and what is remembered -> kills, and what to remember. A pod's use of a
 device is the sum over its processes there. It is over its cap if that is more than the cap and a tolerance (contexts
 of drivers differ in size) in two looks running, or in one while the device is nearly full and its neighbours would get
 no memory. Exactly the cap is allowed.
 
-Then its largest process there is ended, and with the third deed in a minute all of them. Nothing else is ever ended:
+Then its largest process there is ended, and with the third kill in a minute all of them. Nothing else is ever ended:
 no process of a pod without a cap on that device, none whose pod is not known, and nobody on a device where the memory
 of a process is not known.
 """
@@ -19,7 +19,8 @@ import enum
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+
+from wire.units import SECOND_NS
 
 MIB = 1 << 20
 
@@ -69,7 +70,6 @@ class Sample:
     unread: tuple[str, ...] = ()
 
 
-_SECOND_NS: Final = 10**9
 #: Whose cap it is: the pod's UID and the device's UUID.
 Key = tuple[str, str]
 
@@ -78,16 +78,16 @@ Key = tuple[str, str]
 class Rules:
     """``tolerance_mib``: a pod may have this much above its cap. ``tight_permille``: a device with less free is full.
 
-    ``window_ns``, ``deeds_before_all``: after this many deeds within this time all processes of the pod on the device
+    ``window_ns``, ``kills_before_all``: after this many kills within this time all processes of the pod on the device
     are ended. ``leaving_ns``: for this long the memory of a process that got its signal is not counted. ``dry_run``:
     nothing is ended, and each pod is reported once in ``window_ns``.
     """
 
     tolerance_mib: int = 64
     tight_permille: int = 20
-    window_ns: int = 60 * _SECOND_NS
-    deeds_before_all: int = 3
-    leaving_ns: int = 5 * _SECOND_NS
+    window_ns: int = 60 * SECOND_NS
+    kills_before_all: int = 3
+    leaving_ns: int = 5 * SECOND_NS
     dry_run: bool = True
 
 
@@ -99,7 +99,7 @@ class Action(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class Kill:
     """End these processes, the largest first. ``used_bytes``: of the pod on the device when it was decided."""
 
     pod_uid: str
@@ -115,12 +115,12 @@ class Deed:
 class History:
     """What is remembered between looks; nothing of it outlives a restart.
 
-    ``over``: who was over his cap in the last look. ``deeds``: when each one's deeds of the last minute were.
+    ``over``: who was over his cap in the last look. ``kills``: when each one's kills of the last minute were.
     ``leaving``: processes (PID, start time) that were told to end, and when.
     """
 
     over: frozenset[Key] = frozenset()
-    deeds: Mapping[Key, tuple[int, ...]] = field(default_factory=dict)
+    kills: Mapping[Key, tuple[int, ...]] = field(default_factory=dict)
     leaving: Mapping[tuple[int, int], int] = field(default_factory=dict)
 
 
@@ -128,7 +128,7 @@ class History:
 class Judgement:
     """``unjudged``: devices on which nobody could be judged. ``suspects``: pods above their cap for the first look."""
 
-    deeds: tuple[Deed, ...]
+    kills: tuple[Kill, ...]
     history: History
     unjudged: frozenset[str] = frozenset()
     suspects: frozenset[Key] = frozenset()
@@ -148,7 +148,7 @@ def judge(
     """
     now_ns = sample.at_ns
     recent = _recent(history, now_ns, rules)
-    deeds: list[Deed] = []
+    kills: list[Kill] = []
     over: set[Key] = set()
     unjudged: set[str] = set()
     for device in sample.devices:
@@ -163,11 +163,11 @@ def judge(
             if not (is_full or key in history.over):
                 over.add(key)
                 continue
-            before = recent.deeds.get(key, ())
+            before = recent.kills.get(key, ())
             if rules.dry_run and before:
                 continue
-            deeds.append(_deed(key, processes, recent, cap_mib=caps[key], used_bytes=used_bytes, rules=rules))
-    return Judgement(tuple(deeds), _remembered(recent, deeds, over, now_ns), frozenset(unjudged), frozenset(over))
+            kills.append(_kill(key, processes, recent, cap_mib=caps[key], used_bytes=used_bytes, rules=rules))
+    return Judgement(tuple(kills), _remembered(recent, kills, over, now_ns), frozenset(unjudged), frozenset(over))
 
 
 def above(sample: Sample, caps: Mapping[Key, int], rules: Rules) -> frozenset[Key]:
@@ -201,21 +201,21 @@ def _capped(device: Device, caps: Mapping[Key, int]) -> Iterable[tuple[Key, Sequ
     return found.items()
 
 
-def _deed(
+def _kill(
     key: Key, processes: Sequence[Process], history: History, *, cap_mib: int, used_bytes: int, rules: Rules
-) -> Deed:
+) -> Kill:
     there = [process for process in processes if (process.pid, process.started) not in history.leaving]
     # Of equals the youngest: it has lost the least work.
     largest_first = tuple(sorted(there, key=lambda each: (-(each.used_bytes or 0), -each.started, each.pid)))
-    is_last = len(history.deeds.get(key, ())) + 1 >= rules.deeds_before_all
+    is_last = len(history.kills.get(key, ())) + 1 >= rules.kills_before_all
     action = Action.END_ALL if is_last else Action.END_LARGEST
     victims = largest_first if is_last else largest_first[:1]
-    return Deed(key[0], key[1], used_bytes, cap_mib, action, victims, rules.dry_run)
+    return Kill(key[0], key[1], used_bytes, cap_mib, action, victims, rules.dry_run)
 
 
 def _recent(history: History, now_ns: int, rules: Rules) -> History:
     """What still counts."""
-    recent = {key: tuple(at for at in when if now_ns - at < rules.window_ns) for key, when in history.deeds.items()}
+    recent = {key: tuple(at for at in when if now_ns - at < rules.window_ns) for key, when in history.kills.items()}
     return History(
         history.over,
         {key: when for key, when in recent.items() if when},
@@ -223,15 +223,15 @@ def _recent(history: History, now_ns: int, rules: Rules) -> History:
     )
 
 
-def _remembered(recent: History, deeds: Sequence[Deed], over: set[Key], now_ns: int) -> History:
-    """A pod of which processes were ended counts from the start: two looks above its cap before the next deed."""
-    when = dict(recent.deeds)
+def _remembered(recent: History, kills: Sequence[Kill], over: set[Key], now_ns: int) -> History:
+    """A pod of which processes were ended counts from the start: two looks above its cap before the next kill."""
+    when = dict(recent.kills)
     leaving = dict(recent.leaving)
-    for deed in deeds:
-        key = (deed.pod_uid, deed.device)
+    for kill in kills:
+        key = (kill.pod_uid, kill.device)
         when[key] = (*when.get(key, ()), now_ns)
-        if not deed.is_dry:
-            leaving.update({(victim.pid, victim.started): now_ns for victim in deed.victims})
+        if not kill.is_dry:
+            leaving.update({(victim.pid, victim.started): now_ns for victim in kill.victims})
     return History(frozenset(over), when, leaving)
 
 

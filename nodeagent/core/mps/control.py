@@ -1,4 +1,4 @@
-"""Which tenants have a process under MPS, as far as the daemon's list of clients can be believed. Pure.
+"""Which tenants have a process under MPS, as far as the control daemon's list of clients can be believed. Pure.
 
 The list has names of processes, which tenants choose: one with line ends may make lines of any client. So a line counts
 only where the process that it names is in the control group of the pod whose namespace it names.
@@ -69,7 +69,7 @@ def is_gpu(device: str) -> bool:
 
 
 def server(device: str) -> str:
-    """Return the name of a GPU's server: lowercase letters and digits, at most 64, as the daemon allows."""
+    """Return the name of a GPU's server: lowercase letters and digits, at most 64, as the control daemon allows."""
     return "g" + device.removeprefix(_GPU).replace("-", "")[:_DIGITS]
 
 
@@ -86,7 +86,7 @@ def pod_of(namespace: str) -> str:
 
 
 def folder(pipes: PurePosixPath, of: Wanted) -> PurePosixPath:
-    """Return the folder of a tenant's namespace. ``pipes``: the daemon's pipe directory."""
+    """Return the folder of a tenant's namespace. ``pipes``: the control daemon's pipe directory."""
     return pipes / server(of.device) / namespace(of.pod_uid)
 
 
@@ -112,7 +112,7 @@ _MILLIS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """``pipes``: its folder. ``devices``: as the daemon prints them, one text."""
+    """``pipes``: its folder. ``devices``: as the control daemon prints them, one text."""
 
     name: str
     is_ready: bool
@@ -133,7 +133,7 @@ class Namespace:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A process, as the daemon lists it. ``pid``: in the daemon's PID namespace."""
+    """A process, as the control daemon lists it. ``pid``: in the control daemon's PID namespace."""
 
     pid: int
     server: str

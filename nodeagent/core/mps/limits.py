@@ -1,16 +1,16 @@
-"""What the agent and the MPS keeper send each other, in the frames of nodeagent/core/enforcement/messages.py. Pure.
+"""What the agent and the MPS daemon send each other, in the frames of nodeagent/core/enforcement/messages.py. Pure.
 
-The agent sends all tenants each time, the keeper whose namespaces have their limits. Standard library only: the keeper
-has no more. A message of another form or beyond these bounds is refused, from any sender.
+The agent sends all tenants each time, the MPS daemon whose namespaces have their limits. Standard library only: the MPS
+daemon has no more. A message of another form or beyond these bounds is refused, from any sender.
 
-Agent and keeper are of different versions for weeks: a keeper is replaced on a drained node only. So a reader ignores
-fields that it does not know, and a new fact is an optional field of its own. Lists of tenants keep their form. What a
-keeper must not ignore, an agent believes only once a report says it.
+Agent and MPS daemon are of different versions for weeks: an MPS daemon is replaced on a drained node only. So a reader
+ignores fields that it does not know, and a new fact is an optional field of its own. Lists of tenants keep their form.
+What an MPS daemon must not ignore, an agent believes only once a report says it.
 
 Commands that give tenants their limits by the control daemon of MPS, and reading back which hold. Pure.
 
-A step is taken when its effect is not there, and its effect is looked for again: whatever was lost, by a daemon that
-died or a command that failed, is done once more. Nothing is ever forced: what has clients stays.
+A step is taken when its effect is not there, and its effect is looked for again: whatever was lost, by a control daemon
+that died or a command that failed, is done once more. Nothing is ever forced: what has clients stays.
 
 Servers of MPS to which no command is sent for a while, because one got no answer. Pure: the time is passed in.
 
@@ -30,6 +30,7 @@ from nodeagent.core.enforcement.messages import MalformedMessage, framed
 from nodeagent.core.enforcement.overuse import MIB
 from nodeagent.core.mps import control
 from nodeagent.core.mps.control import Namespace, Said, Server, Wanted
+from wire.units import SECOND_NS
 
 #: Commands of one look. Each is a process of a moment.
 MOST_COMMANDS: Final = 64
@@ -129,7 +130,7 @@ def _for(device: str, tenants: list[Wanted], said: Said, pipes: PurePosixPath) -
 
 
 def _leftovers(tenants: tuple[Wanted, ...], said: Said) -> Iterator[Command]:
-    """Without ``--force``: the daemon refuses while there are clients, and is asked again."""
+    """Without ``--force``: the control daemon refuses while there are clients, and is asked again."""
     kept = {(control.server(one.device), control.namespace(one.pod_uid)) for one in tenants}
     servers = {server for server, _ in kept}
     for one in said.namespaces:
@@ -165,8 +166,8 @@ def _has_limits(found: Namespace | None, of: Wanted, pipes: PurePosixPath) -> bo
     return is_there and _is_within(found, of.memory_mib, of.compute_percent)
 
 
-_FIRST_NS: Final = 10 * 10**9
-_LONGEST_NS: Final = 60 * 10**9
+_FIRST_NS: Final = 10 * SECOND_NS
+_LONGEST_NS: Final = 60 * SECOND_NS
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +211,7 @@ _MOST_MIB: Final = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One look of the keeper. ``why``: what is wrong, "" for nothing; some tenants may be held nevertheless.
+    """One look of the MPS daemon. ``why``: what is wrong, "" for nothing; some tenants may be held nevertheless.
 
     ``is_down``: the control daemon does not answer, so nobody is held. ``gone``: GPUs whose server does not serve.
     """
@@ -222,7 +223,7 @@ class Report:
 
 
 def write_wanted(tenants: Iterable[Wanted]) -> bytes:
-    """Write all tenants; what a keeper would not take is left out, so that it takes the others."""
+    """Write all tenants; what an MPS daemon would not take is left out, so that it takes the others."""
     listed = {one.key: one for one in tenants if control.can_be_named(one.pod_uid, one.device)}
     return framed({"tenants": [_written(one) for _, one in sorted(listed.items())[:MOST_TENANTS]]})
 

@@ -17,6 +17,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
+from wire.units import SECOND_NS
+
 
 class Cure(Enum):
     """What shows that a cause is gone, beside a driver that asks for nothing."""
@@ -151,10 +153,9 @@ def meaning_of(number: int) -> str:
     return "" if line is None else line.meaning
 
 
-_SECOND_NS: Final = 1_000_000_000
 #: A device that is ill this often within this time is taken out.
 _MOST_ILLNESSES: Final = 3
-_WITHIN_NS: Final = 24 * 3600 * _SECOND_NS
+_WITHIN_NS: Final = 24 * 3600 * SECOND_NS
 #: Looks without an answer, one after the other, before a device is ill.
 _LOST_LOOKS: Final = 2
 
@@ -194,7 +195,7 @@ class Rules:
 
     ignored: frozenset[int] | None = frozenset()
     counted: frozenset[int] | None = frozenset()
-    healing_ns: int = 60 * _SECOND_NS
+    healing_ns: int = 60 * SECOND_NS
 
     def counts(self, xid: int) -> bool:
         """Whether an XID makes a device ill. One that is named as counted counts, wherever else it is named."""

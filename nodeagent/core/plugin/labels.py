@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from nodeagent.core.devices import Card
-from nodeagent.core.plugin.resources import GPU, Resource
-from nodeagent.core.plugin.settings import PREFIX, MigStrategy
+from nodeagent.core.plugin.settings import GPU, PREFIX, MigStrategy, Resource
 from wire import names
 
 #: GFD writes it whenever it runs, unless it was told not to.

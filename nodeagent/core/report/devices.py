@@ -8,7 +8,7 @@ Which device a reservation pod was given, as kubelet says: what may be told of i
 
 kubelet chooses the device when it admits a pod, seconds before the process in it can ask the driver, and holds it for
 the pod until that has ended. Its answer names a pod by namespace and name and has no UID, and a pod of that name may
-have been deleted by force before. So an answer counts under three conditions (docs/design/node.md, Witness):
+have been deleted by force before. So an answer counts under three conditions (docs/design/node.md, Device report):
 
 - the pod, as read *before the question*, had ``status.startTime``: kubelet writes it for a UID after it has admitted
   it, and from then on the name means that UID to it;
@@ -17,7 +17,7 @@ have been deleted by force before. So an answer counts under three conditions (d
 
 While no container of the pod has run, kubelet's newest answer is written, also over an earlier one: who holds a device
 is kubelet's to say, and a device that it takes back may be the next pod's. From then on the process alone counts, as
-without an agent: where kubelet says another device, the witness is withdrawn.
+without an agent: where kubelet says another device, the device report is withdrawn.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Given = Sequence[tuple[str, Sequence[str]]] | None
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A reservation pod, as far as the witness reads it. ``uuid`` "": nobody has told its device."""
+    """A reservation pod, as far as the device report reads it. ``uuid`` "": nobody has told its device."""
 
     namespace: str
     name: str
@@ -62,13 +62,13 @@ class Held:
     #: What it asks of the device plug-in.
     resource: str
     uuid: str
-    #: Its annotations of device and witness, as they are.
+    #: Its annotations of device and device report, as they are.
     told: Mapping[str, str]
 
     @property
-    def is_witnessed(self) -> bool:
+    def is_reported(self) -> bool:
         """Whether it was told by kubelet's word."""
-        return self.told.get(names.WITNESS) == names.WITNESS_KUBELET
+        return self.told.get(names.DEVICE_REPORTER) == names.REPORTER_KUBELET
 
 
 class Outcome(Enum):
@@ -112,12 +112,12 @@ def held(pod: Pod) -> Held:
         is_over=read.is_terminal or read.deleting,
         resource=read.resource,
         uuid=read.uuid,
-        told={key: annotations[key] for key in (*_IDENTITY, names.WITNESS) if key in annotations},
+        told={key: annotations[key] for key in (*_IDENTITY, names.DEVICE_REPORTER) if key in annotations},
     )
 
 
 _IDENTITY: Final = (names.RESERVE_FOR_GPU_INDEX, names.DEVICE_INDEX, names.DEVICE_MEMORY)
-_WITHDRAWAL: Final[Annotations] = {names.WITNESS: None}
+_WITHDRAWAL: Final[Annotations] = {names.DEVICE_REPORTER: None}
 
 
 def judge(
@@ -147,7 +147,7 @@ def judge(
 def _compared(held: Held, uuid: str, devices: Mapping[str, Device]) -> Verdict:
     if held.has_run:
         return _compared_with_process(held, uuid)
-    if held.uuid == uuid and held.is_witnessed:
+    if held.uuid == uuid and held.is_reported:
         return Verdict(Outcome.AGREES)
     device = devices.get(uuid)
     if device is not None:
@@ -176,16 +176,16 @@ def held_back() -> Verdict:
 
 def _without(after: Held, outcome: Outcome, why: str) -> Verdict:
     """Take back what kubelet is said to have said."""
-    return Verdict(Outcome.WITHDRAWN, _WITHDRAWAL, why) if after.is_witnessed else Verdict(outcome, why=why)
+    return Verdict(Outcome.WITHDRAWN, _WITHDRAWAL, why) if after.is_reported else Verdict(outcome, why=why)
 
 
 def _identity(device: Device) -> Annotations:
-    """Return what the process writes (reservation/steps.py), and the witness."""
+    """Return what the process writes (reservation/steps.py), and the device report."""
     return {
         names.RESERVE_FOR_GPU_INDEX: device.uuid,
         names.DEVICE_INDEX: None if device.minor is None else str(device.minor),
         names.DEVICE_MEMORY: None if device.mem_mib is None else str(device.mem_mib),
-        names.WITNESS: names.WITNESS_KUBELET,
+        names.DEVICE_REPORTER: names.REPORTER_KUBELET,
     }
 
 
@@ -319,7 +319,7 @@ class Asking:
 
 
 def _told(held: Held) -> tuple[str, bool]:
-    return held.uuid, held.is_witnessed
+    return held.uuid, held.is_reported
 
 
 def _pause_s(asked_for_s: float) -> float:

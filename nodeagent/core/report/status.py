@@ -72,7 +72,7 @@ def _card(card: Card, told: Told) -> CardStatus:
         profiles=list(slices.profiles) or None,
         slices=sorted(card.slices) or None,
         layout=None if slices.layout is None else list(slices.layout),
-        carving=slices.carving,
+        partitioning=slices.partitioning,
     )
 
 

@@ -1,4 +1,4 @@
-"""The warden's loop: look, set limits, judge, end, report; once in an interval, and sooner while a pod is over its cap.
+"""The memory enforcer's loop: look, set limits, judge, end, report; once an interval, more often over a cap.
 
 It goes by the caps that the agent sent last. Before it was sent any it looks and reports, and judges nobody; when the
 agent goes away the last caps go on: a pod's cap does not change while the pod lives, and a pod that is not in them has
@@ -24,10 +24,10 @@ from typing import Final
 from nodeagent.core.enforcement.messages import Done, Limited, Report, bounded, fitting, told, write_report
 from nodeagent.core.enforcement.overuse import (
     MIB,
-    Deed,
     History,
     Judgement,
     Key,
+    Kill,
     Process,
     Rules,
     Sample,
@@ -39,6 +39,7 @@ from nodeagent.enforcement.memory_enforcer.limits import Limiting
 from nodeagent.enforcement.memory_enforcer.sampling import DriverAway, Sampler
 from nodeagent.listener import Listener
 from nodeagent.processes import Processes
+from wire.units import SECOND_NS
 
 #: SIGKILL was sent.
 ENDED: Final = "ended"
@@ -104,10 +105,9 @@ class Ending:
             os.close(pinned)
 
 
-_SECOND_NS: Final = 10**9
-SHORTEST_NS: Final = _SECOND_NS // 4
-LONGEST_NS: Final = 10 * _SECOND_NS
-#: Deeds that are kept for an agent which is not there.
+SHORTEST_NS: Final = SECOND_NS // 4
+LONGEST_NS: Final = 10 * SECOND_NS
+#: Kills that are kept for an agent which is not there.
 _MOST_KEPT: Final = 1_000
 
 
@@ -115,7 +115,7 @@ _MOST_KEPT: Final = 1_000
 class Pace:
     """How often it looks."""
 
-    interval_ns: int = _SECOND_NS
+    interval_ns: int = SECOND_NS
 
     def next_ns(self, judgement: Judgement | None, rules: Rules) -> int:
         """Time to the next look: a quarter where it may decide on somebody's end, so that over-use is short."""
@@ -123,7 +123,7 @@ class Pace:
         return max(SHORTEST_NS, self.interval_ns // 4) if is_near else self.interval_ns
 
 
-class Warden:
+class MemoryEnforcer:
     """One loop over one node. ``say``: tells people, a line each time. ``limiting``: None: it sets no limits."""
 
     def __init__(
@@ -176,7 +176,7 @@ class Warden:
         judgement = judge(sample, caps or {}, self._history, self._rules, counted=self._counted(caps or {}, sample))
         self._history = judgement.history
         self._tell_unjudged(judgement.unjudged)
-        self._keep([self._carry_out(deed) for deed in judgement.deeds])
+        self._keep([self._carry_out(kill) for kill in judgement.kills])
         self._report(sample, judgement, None if caps is None else len(caps), limited)
         return judgement
 
@@ -193,16 +193,16 @@ class Warden:
         """What the driver counts for pods that seem to be over their cap."""
         return {} if self._limiting is None else self._limiting.uses(above(sample, caps, self._rules))
 
-    def _carry_out(self, deed: Deed) -> Done:
+    def _carry_out(self, kill: Kill) -> Done:
         now_ns = self._clock_ns()
-        outcomes = () if deed.is_dry else tuple(self._ending.end(victim, now_ns) for victim in deed.victims)
-        for number, victim in enumerate(deed.victims):
-            done = "dry run, would be ended" if deed.is_dry else outcomes[number]
+        outcomes = () if kill.is_dry else tuple(self._ending.end(victim, now_ns) for victim in kill.victims)
+        for number, victim in enumerate(kill.victims):
+            done = "dry run, would be ended" if kill.is_dry else outcomes[number]
             self._say(
-                f"deed: pod {deed.pod_uid} has {deed.used_bytes // MIB} MiB of {deed.device}, its cap is "
-                f"{deed.cap_mib} MiB: process {victim.pid} ({victim.name}): {done}"
+                f"kill: pod {kill.pod_uid} has {kill.used_bytes // MIB} MiB of {kill.device}, its cap is "
+                f"{kill.cap_mib} MiB: process {victim.pid} ({victim.name}): {done}"
             )
-        return Done(deed, outcomes)
+        return Done(kill, outcomes)
 
     def _keep(self, done: list[Done]) -> None:
         self._kept += map(told, done)

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from nodeagent.core.enforcement.overuse import Device, Process, Sample
 from nodeagent.processes import Processes
+from wire.units import SECOND_NS
 
 #: Looks between which devices are not listed again: they come and go with MIG only, or with a driver.
 _LOOKS_A_LISTING: Final = 10
@@ -25,7 +26,7 @@ _LOOKS_A_LISTING: Final = 10
 
 def boot_ticks() -> int:
     """Clock ticks since boot, as start times of processes count."""
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK") // 10**9
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK") // SECOND_NS
 
 
 class DriverAway(Exception):

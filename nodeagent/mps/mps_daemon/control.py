@@ -1,11 +1,11 @@
-"""The control daemon of MPS as a child of the keeper.
+"""The control daemon of MPS as a child of the MPS daemon.
 
-Its end is the end of its clients' programs. So one that runs is never ended by the keeper, also where it does not
-answer, until the keeper stops. One that has ended is started again, after a pause that doubles.
+Its end is the end of its clients' programs. So one that runs is never ended by the MPS daemon, also where it does not
+answer, until the MPS daemon stops. One that has ended is started again, after a pause that doubles.
 
 Asking the control daemon of MPS: its program with a command, for a bounded time and of a bounded length.
 
-A command ends with its answer, with its time, or as soon as the keeper has to stop.
+A command ends with its answer, with its time, or as soon as the MPS daemon has to stop.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from typing import Final
 
 from nodeagent.core.mps import control
 from nodeagent.core.mps.control import Said
+from wire.units import SECOND_NS
 
 PROGRAM: Final = "nvidia-cuda-mps-control"
-#: Of a command, and of the three that a look is. A daemon that does not answer so long hangs, or is not there.
+#: Of a command, and of the three that a look is. A control daemon that does not answer so long hangs, or is not there.
 PATIENCE_S: Final = 5.0
 #: A process that was killed is gone at once, unless the kernel keeps it. Then it is left, and reaped later.
 _GOODBYE_S: Final = 1.0
@@ -40,13 +41,13 @@ class Refused(Exception):
 
 
 class Stopped(Exception):
-    """Raised where the keeper has to stop and goes on waiting for nothing."""
+    """Raised where the MPS daemon has to stop and goes on waiting for nothing."""
 
 
 class Control:
     """``pipes``: the daemon's pipe directory, ``logs``: that of its logs.
 
-    ``stop``: a file that can be read once the keeper has to stop.
+    ``stop``: a file that can be read once the MPS daemon has to stop.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class Control:
         self._stop = stop
 
     def daemon(self) -> tuple[list[str], Mapping[str, str]]:
-        """Return command and environment of the daemon: version 3, in the foreground, for clients of all users."""
+        """Return command and environment of the control daemon: version 3, in the foreground, for all users."""
         return [self._program, "-f", "-p", "3", "-m"], self._environ()
 
     def look(self) -> Said:
@@ -146,10 +147,10 @@ def _first_line(printed: str) -> str:
 
 
 _FIRST_PAUSE_NS: Final = 10**9
-_LONGEST_PAUSE_NS: Final = 60 * 10**9
-#: A daemon that ran so long is not one that fails at its start.
-_STEADY_NS: Final = 60 * 10**9
-#: Twice at most: the keeper's pod has 10 s.
+_LONGEST_PAUSE_NS: Final = 60 * SECOND_NS
+#: A control daemon that ran so long is not one that fails at its start.
+_STEADY_NS: Final = 60 * SECOND_NS
+#: Twice at most: the MPS daemon's pod has 10 s.
 _DAEMON_ENDS_WITHIN_S: Final = 4.0
 
 

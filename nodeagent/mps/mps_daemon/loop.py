@@ -1,4 +1,4 @@
-"""The keeper's loop: look at what the control daemon has, do what is missing, look again, report what holds.
+"""The MPS daemon's loop: look at what the control daemon has, do what is missing, look again, report what holds.
 
 It goes by the tenants that the agent sent last. Before it was sent any, it changes nothing: tenants of an agent before
 this one are not known.
@@ -23,16 +23,17 @@ from nodeagent.core.mps.limits import Command, Pauses, Report, write_report
 from nodeagent.listener import Listener
 from nodeagent.mps.mps_daemon.control import Control, Daemon, NoAnswer, Refused, Stopped
 from nodeagent.processes import Processes
+from wire.units import SECOND_NS
 
 #: Between two looks at least: each is three processes.
 _PAUSE_NS: Final = 10**8
 #: And at most where something is wrong: a server takes a moment to be ready.
 _RETRY_NS: Final = 10**9
 #: Commands of a turn. What is not done by then is done in the next one.
-COMMANDS_NS: Final = 10 * 10**9
+COMMANDS_NS: Final = 10 * SECOND_NS
 
 
-class Keeper:
+class MpsDaemon:
     """``interval_ns``: between two looks where nothing is new. ``processes``: those of the node."""
 
     def __init__(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from podgrouper.core import fields
 from podgrouper.core.answers import Json, Shape
-from podgrouper.core.case import Case
+from podgrouper.core.rule_input import Case
 
 
 def shape(group: Json, _: Case) -> Shape:

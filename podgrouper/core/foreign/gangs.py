@@ -27,9 +27,9 @@ import msgspec
 from gpu.translation import shown
 from podgrouper.core import fields
 from podgrouper.core.answers import Code, Json, Refusal, Refused, Shape
-from podgrouper.core.case import Case, Kind
 from podgrouper.core.foreign import coscheduling, koordinator, upstream, volcano
 from podgrouper.core.owner_chain import named
+from podgrouper.core.rule_input import Case, Kind
 from podgrouper.core.rules import alone
 from wire import names
 from wire.gangs import (

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from podgrouper.core import fields
 from podgrouper.core.answers import Json, Shape
-from podgrouper.core.case import Case
+from podgrouper.core.rule_input import Case
 from wire.gangs import (
     KOORDINATOR_GROUPS,
     KOORDINATOR_MATCH_POLICY,

@@ -6,7 +6,7 @@ from typing import Final
 
 from podgrouper.core import fields
 from podgrouper.core.answers import Json, Shape
-from podgrouper.core.case import Case
+from podgrouper.core.rule_input import Case
 from wire import names
 from wire.crds.podgroup import TopologyConstraint
 

@@ -10,8 +10,8 @@ from typing import Final
 
 from podgrouper.core import fields
 from podgrouper.core.answers import Json, Shape
-from podgrouper.core.case import Case
 from podgrouper.core.fields import bounded
+from podgrouper.core.rule_input import Case
 from wire import gangs
 from wire.crds.podgroup import SubGroup
 

@@ -1,4 +1,4 @@
-"""AmlJob of Azure Machine Learning (kai-contract 3.2)."""
+"""AmlJob of Azure Machine Learning."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from podgrouper.core import fields
 from podgrouper.core.answers import Json, Shape
-from podgrouper.core.case import Case
+from podgrouper.core.rule_input import Case
 from wire.go import parse_int
 
 NODE_COUNT: Final = "AZUREML_NODE_COUNT"

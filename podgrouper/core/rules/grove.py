@@ -1,4 +1,4 @@
-"""Grove: a PodGroup for each PodGang (kai-contract 3.2)."""
+"""Grove: a PodGroup for each PodGang."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Final
 
 from podgrouper.core import fields, owner_chain
 from podgrouper.core.answers import Code, Json, Refusal, Refused, Shape
-from podgrouper.core.case import Case
 from podgrouper.core.fields import bounded
 from podgrouper.core.generic import topology_of
+from podgrouper.core.rule_input import Case
 from wire import gangs
 from wire.crds.podgroup import SubGroup, TopologyConstraint
 

@@ -1,4 +1,4 @@
-"""Knative: a PodGroup for each Revision (kai-contract 3.2)."""
+"""Knative: a PodGroup for each Revision."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 from podgrouper.core import fields
 from podgrouper.core.answers import Shape
-from podgrouper.core.case import Case
+from podgrouper.core.rule_input import Case
 from wire.go import parse_int
 
 _MIN_SCALE: Final = "autoscaling.knative.dev/min-scale"

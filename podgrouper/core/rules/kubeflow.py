@@ -1,8 +1,7 @@
 """Training jobs of Kubeflow: TFJob, XGBoostJob, JAXJob, PaddleJob, PyTorchJob and both MPIJobs.
 
-MPIJob v2beta1: its launcher may come after its workers (kai-contract 3.2).
-
-PyTorchJob: a master, workers, and segments of workers that are placed together (kai-contract 3.2).
+The launcher of an MPIJob v2beta1 may come after its workers. A PyTorchJob has a master, workers, and segments of
+workers that are placed together.
 """
 
 from __future__ import annotations
@@ -12,12 +11,14 @@ from typing import Final
 
 from podgrouper.core import fields, owner_chain
 from podgrouper.core.answers import Json, Shape
-from podgrouper.core.case import Case
 from podgrouper.core.fields import bounded
+from podgrouper.core.generic import segment_topology
+from podgrouper.core.rule_input import Case
 from wire import gangs, names
-from wire.crds.podgroup import SubGroup, TopologyConstraint
+from wire.crds.podgroup import SubGroup
 
 MIN_AVAILABLE: Final = "spec.runPolicy.schedulingPolicy.minAvailable"
+_MPI_WORKER: Final = ("MPIJob", "Worker")
 
 
 def shape(case: Case) -> Shape:
@@ -27,20 +28,23 @@ def shape(case: Case) -> Shape:
 
 
 def replicas(case: Case) -> dict[str, int]:
-    """Return the replicas of each type, by its name as written. Raises Refused: none of them may be 0 or absent."""
+    """Return the replicas of each type, by its name as written; left out, they are what the controllers take.
+
+    Raises Refused where no type has any, or a type is missing without which the controllers make no pod.
+    """
     field = f"spec.{case.kind.replicas}"
     found: dict[str, int] = {}
     for role, spec in fields.mapping(case.top, field).items():
-        place = f"{field}.{role}.replicas"
-        number = fields.checked_count(case.top, place, fields.at(spec, "replicas"))
-        if not number:
-            raise fields.malformed(case.top, place, number, "a number above 0")
-        found[str(role)] = number
+        usual = 0 if (case.kind.kind, role) == _MPI_WORKER else 1
+        number = fields.checked_count(case.top, f"{field}.{role}.replicas", fields.at(spec, "replicas"), usual)
+        found[str(role)] = number or 0
     missing = [role for role in case.kind.required if role not in found]
     if missing or not found:
         raise fields.malformed(
             case.top, field, None, f"replica types {', '.join(case.kind.required) or 'with replicas'}"
         )
+    if not any(found.values()):
+        raise fields.malformed(case.top, f"{field}.{next(iter(found))}.replicas", 0, "of one type, a number above 0")
     return found
 
 
@@ -87,7 +91,7 @@ def pytorch_shape(case: Case) -> Shape:
     full = -(-found["Worker"] // size)
     bounded(case.top, parts, full + 1)
     parts.append(SubGroup(name=_WORKER, min_sub_group=-(-workers // size)))
-    parts.extend(_segments(case.top, full, workers, size))
+    parts.extend(_segments(case, full, workers, size))
     if part == _WORKER:
         part = f"{_WORKER}-{fields.index(case.pod, gangs.KUBEFLOW_REPLICA_INDEX) // size}"
     return Shape(parts=tuple(parts), part=part)
@@ -108,19 +112,13 @@ def _segment_size(case: Case) -> int | None:
     return None
 
 
-def _segments(job: Json, count: int, workers: int, size: int) -> Iterator[SubGroup]:
+def _segments(case: Case, count: int, workers: int, size: int) -> Iterator[SubGroup]:
     """Yield the segments: whole ones first, then the rest of the minimum; what is elastic has minimum 0."""
-    written = fields.annotations_of(fields.mapping(job, _TEMPLATE))
-    constraint = TopologyConstraint(
-        topology=fields.annotations_of(job).get(names.TOPOLOGY, ""),
-        required_topology_level=written.get(names.SEGMENT_TOPOLOGY_REQUIRED, ""),
-        preferred_topology_level=written.get(names.SEGMENT_TOPOLOGY_PREFERRED, ""),
-    )
-    asks = constraint.required_topology_level or constraint.preferred_topology_level
+    constraint = segment_topology(case.pod, fields.mapping(case.top, _TEMPLATE), case.top)
     for index in range(count):
         yield SubGroup(
             name=f"{_WORKER}-{index}",
             parent=_WORKER,
             min_member=max(0, min(size, workers - index * size)),
-            topology_constraint=constraint if asks else None,
+            topology_constraint=constraint,
         )

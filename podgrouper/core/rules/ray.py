@@ -1,4 +1,4 @@
-"""Ray: a head and groups of workers (kai-contract 3.2)."""
+"""Ray: a head and groups of workers."""
 
 from __future__ import annotations
 
@@ -6,20 +6,24 @@ from typing import Final
 
 from podgrouper.core import fields
 from podgrouper.core.answers import Json, Shape
-from podgrouper.core.case import Case
 from podgrouper.core.fields import bounded
+from podgrouper.core.rule_input import Case
 from wire import gangs
 from wire.crds.podgroup import SubGroup
 
 HEAD: Final = "headgroup"
 _PRIORITY: Final = "ray.io/priority-class-name"
+_SELECTOR: Final = "spec.clusterSelector"
 #: Where a kind has the spec of its RayCluster.
-CLUSTER_SPECS: Final = {"RayCluster": "spec", "RayJob": "spec.rayClusterSpec", "RayService": "spec.rayClusterConfig"}
+CLUSTER_SPECS: Final = {"RayCluster": "spec", "RayJob": "spec.rayClusterSpec"}
 
 
 def shape(case: Case) -> Shape:
     """Parts `headgroup` (1) and each worker group: `minReplicas`, or if 0 `replicas`, times `numOfHosts`."""
     cluster = cluster_of(case)
+    if cluster is case.top and fields.at(cluster, _SELECTOR):
+        # The submitter of a RayJob, whose RayCluster is there already and has its own PodGroup.
+        return Shape(minimum=1)
     groups = worker_groups(cluster)
     bounded(case.top, (), len(groups) + 1)
     workers = [SubGroup(name=part_name(at, group), min_member=least(cluster, at, group)) for at, group in groups]
@@ -37,7 +41,7 @@ def cluster_of(case: Case) -> Json:
 
 
 def worker_groups(cluster: Json) -> list[tuple[int, Json]]:
-    """Return the worker groups of a RayCluster, or of a RayJob's or RayService's, with their places."""
+    """Return the worker groups of a RayCluster, or of a RayJob's, with their places."""
     return list(enumerate(fields.mappings(cluster, f"{spec_of(cluster)}.workerGroupSpecs")))
 
 
@@ -51,7 +55,11 @@ def least(cluster: Json, at: int, group: Json) -> int:
     if group.get("suspend") is True or group.get("suspended") is True:
         return 0
     minimum, replicas = count("minReplicas", 0), count("replicas", 0)
-    return (minimum or replicas) * count("numOfHosts", 1)
+    if fields.at(cluster, f"{spec_of(cluster)}.enableInTreeAutoscaling") is True:
+        # `replicas` is what the autoscaler asks for now: what is above the minimum may come late, or never.
+        replicas = 0
+    most = fields.checked_count(cluster, f"{place}.maxReplicas", group.get("maxReplicas"))
+    return (minimum or (replicas if most is None else min(replicas, most))) * count("numOfHosts", 1)
 
 
 def part_name(at: int, group: Json) -> str:

@@ -1,4 +1,4 @@
-"""Attempts to bind pods, from any first one until the pod is bound or gone: our own commits under way.
+"""Attempts to bind pods, from any first one until the pod is bound or gone: our own commits under way, and failed ones.
 
 One record a pod. An attempt of ours is asked (DIRECT), held, handed over (AT_BINDER) or taken back (TAKEN_BACK). It has
 departed when nobody speaks of it any more and it may still come. When it has landed, that is, its pod is seen bound,
@@ -7,22 +7,175 @@ nothing is left. Commits are charged from ``begin`` on, until the pod is seen bo
 The first share on a device makes the device known. A further share on a known device needs no binder: three writes
 instead of five (protocol.md, Writes). So while the first share is at the binder, further ones are charged and held
 here; when it has landed, well or badly, or takes too long, they are decided on again.
+
+After a failure a pod waits, twice as long each time, so that a bad pod or a bad node costs less and less and never wins
+every cycle (no livelock, invariant L2). No clock here: the time is passed in.
+
+A node is slow where a reservation pod did not report in time which device it holds. A failed node can't be told from a
+slow one. So there are two degrees, both about the first share of a device only:
+
+- **late**: its time to answer is over, while other nodes answer in time. Those come first, and pods that wait for the
+  late one are moved to them. Where all are equally slow no node is late.
+- **on probation**: an attempt there ended for want of an answer, or was taken back for it. The node is the last choice,
+  and while it owes an answer to one pod or gang no other is sent there.
+
+Both end with the next answer of any reservation there, not with time: the node is tried when a pod fits nowhere else.
+The shell reports when the time to answer is over.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Container, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
 
-from scheduler.core.assumed.backoff import Setback
+from gpu.reservation import Reservation
 from scheduler.core.model.facts import Membership
 from scheduler.core.model.plan import Placement
 from scheduler.core.model.pod_class import Demand
 from scheduler.core.model.records import BindRequestRecord
+from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.node_usage import Charge
+
+#: Keeps numbers short; the longest time is reached before.
+_MOST_DOUBLINGS: Final = 40
+
+
+@dataclass(slots=True)
+class Setback:
+    """What went wrong with one pod so far."""
+
+    failures: int = 0
+    #: How often the pod had been changed by somebody else when it was to be bound.
+    overtaken: int = 0
+    #: How often the pod was moved away from a node that didn't answer.
+    moved: int = 0
+    until_ns: int = 0
+    reason: str = ""
+    #: Node -> (failures there, excluded until).
+    excluded: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def fail(self, node: str, reason: str, *, now_ns: int, settings: Settings) -> None:
+        """Note a failure on ``node`` ("" when the node is not to blame)."""
+        self.failures += 1
+        self.reason = reason
+        longest_ns = settings.longest_back_off_ns if node else settings.longest_blameless_back_off_ns
+        self.until_ns = now_ns + _doubled(settings.back_off_ns, self.failures, longest_ns)
+        if node:
+            self._exclude(node, now_ns=now_ns, settings=settings)
+
+    def move(self, node: str, *, now_ns: int, settings: Settings) -> None:
+        """Note that the pod was taken back from a node that did not answer: it goes elsewhere, and at once."""
+        self.moved += 1
+        self._exclude(node, now_ns=now_ns, settings=settings)
+
+    def keep_off(self, node: str, times: int, *, now_ns: int, settings: Settings) -> None:
+        """Note that a node has refused pods like this one so often, and that this one need not wait elsewhere."""
+        self._exclude(node, now_ns=now_ns, settings=settings, times=times)
+
+    def _exclude(self, node: str, *, now_ns: int, settings: Settings, times: int = 1) -> None:
+        count = self.excluded.get(node, (0, 0))[0] + times
+        lasts_ns = _doubled(settings.exclusion_ns, count, settings.longest_exclusion_ns)
+        self.excluded[node] = (count, now_ns + lasts_ns)
+
+    def overtake(self, *, because: str, now_ns: int, settings: Settings) -> None:
+        """Note that an attempt was for an old version of something: nobody's fault, but not for ever at once."""
+        self.overtaken += 1
+        if self.overtaken > settings.free_overtakings:
+            self.fail("", because, now_ns=now_ns, settings=settings)
+
+    def forgive(self, node: str) -> None:
+        """Let the pod try a node again at once, as if it had not failed there."""
+        self.excluded.pop(node, None)
+        self.until_ns = 0
+
+    def excluded_at(self, now_ns: int) -> tuple[str, ...]:
+        """Nodes that are out now, sorted."""
+        return tuple(sorted(node for node, (_, until_ns) in self.excluded.items() if now_ns < until_ns))
+
+    def next_change_ns(self, now_ns: int) -> int | None:
+        """When time alone changes something, None if never."""
+        times = [self.until_ns, *(until_ns for _, until_ns in self.excluded.values())]
+        return min((t for t in times if t > now_ns), default=None)
+
+
+def _doubled(first_ns: int, times: int, longest_ns: int) -> int:
+    return min(longest_ns, first_ns << min(times - 1, _MOST_DOUBLINGS))
+
+
+class Doubt(enum.Enum):
+    """Why a node comes last when it would have to open a device."""
+
+    LATE = "late"
+    #: One attempt may be made there.
+    ON_PROBATION = "on-probation"
+    #: That attempt is under way.
+    PROBED = "probed"
+
+
+class Probation:
+    """Nodes that owe something. ``changed`` is called with one whose decisions may change."""
+
+    __slots__ = ("_changed", "_failed", "_overdue", "_prompt")
+
+    def __init__(self, changed: Callable[[str], None]) -> None:
+        self._changed = changed
+        #: Reservation (UID) whose time to answer is over -> its node.
+        self._overdue: dict[str, str] = {}
+        #: Nodes whose latest answer came in time.
+        self._prompt: set[str] = set()
+        self._failed: set[str] = set()
+
+    def see(self, held: Reservation, known: Reservation | None) -> None:
+        """Take a reservation as it is now, and as it was known before: whether it has answered in between."""
+        if not held.is_told or (known is not None and known.is_told):
+            return
+        self._failed.discard(held.node)
+        if self._overdue.pop(held.uid, None) is None:
+            self._prompt.add(held.node)
+        self._changed(held.node)
+
+    def note_late(self, held: Reservation) -> bool:
+        """The time to answer is over; return whether an answer is owed: a kubelet that pulls the image is at work."""
+        if held.is_told or held.deleting or held.is_terminal or held.is_being_started:
+            return False
+        self._overdue[held.uid] = held.node
+        self._prompt.discard(held.node)
+        self._changed(held.node)
+        return True
+
+    def fail(self, node: str) -> None:
+        """An attempt there ended for want of an answer."""
+        self._failed.add(node)
+        self._prompt.discard(node)
+        self._changed(node)
+
+    def forget_reservation(self, uid: str) -> None:
+        """A reservation is gone, and its answer won't come."""
+        node = self._overdue.pop(uid, None)
+        if node is not None:
+            self._changed(node)
+
+    def forget_node(self, node: str) -> None:
+        """A node is gone, or has become ready again: what was seen of it says nothing any more."""
+        self._failed.discard(node)
+        self._prompt.discard(node)
+        self._overdue = {uid: at for uid, at in self._overdue.items() if at != node}
+
+    def overdue(self) -> frozenset[str]:
+        """Reservations (UIDs) whose time to answer is over."""
+        return frozenset(self._overdue)
+
+    def doubts(self, owes: Callable[[str], bool]) -> dict[str, Doubt]:
+        """Nodes that come last. ``owes`` says whether an attempt under way waits for a node's answer."""
+        late = [node for node in self._overdue.values() if node not in self._prompt] if self._prompt else []
+        found = dict.fromkeys(late, Doubt.LATE)
+        for node in sorted(self._failed):
+            found[node] = Doubt.PROBED if owes(node) else Doubt.ON_PROBATION
+        return found
 
 
 class State(enum.Enum):

@@ -20,7 +20,7 @@ from scheduler.core.assumed.attempts import AttemptTable
 from scheduler.core.model.facts import Membership
 from scheduler.core.model.records import BindRequestRecord, PodRecord
 from scheduler.core.nodes.node_usage import Charge
-from wire.versions import is_older
+from wire.tombstones import is_older
 
 #: Namespace and name of a namespaced object.
 Key = tuple[str, str]

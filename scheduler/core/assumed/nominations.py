@@ -1,8 +1,8 @@
 """Nominations that stand: who is to go for whom, and what is kept of nodes for nominated pods until they are bound.
 
-Each is a *nomination* with its holders. They outlive the scheduler that decided them: the next one reads them from the
-record, and puts them here before its first decision. What they charge is counted with the node
-(nodes/nominated_usage.py), from what stands here and from the pods that are there: as victims go the charge grows by
+Each is a *nomination* with its nominated pods. They outlive the scheduler that decided them: the next one reads them
+from the record, and puts them here before its first decision. What they charge is counted with the node
+(nodes/node_usage.py), from what stands here and from the pods that are there: as victims go the charge grows by
 what they held, so nobody else gets it.
 """
 
@@ -13,19 +13,18 @@ from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping
 from scheduler.core.model.facts import Membership
 from scheduler.core.model.preemption import Moved, Nomination, Place
 from scheduler.core.model.records import PodRecord
-from scheduler.core.nodes.node_usage import Charge
-from scheduler.core.nodes.nominated_usage import KeptPlace, KeptRoom
+from scheduler.core.nodes.node_usage import Charge, KeptPlace, NominatedPlace
 
 
 class Nominations:
     """Nominations by id, those decided first at the front. ``pods`` are the cluster's, read only.
 
-    ``changed`` is called with nodes on which more or less is charged, ``touched`` with a pod (UID) that is a holder
-    or a victim now, or is none any more. ``is_spoken_for``: whether a pod has its place, charged by who places it.
+    ``changed`` is called with nodes on which more or less is charged, ``touched`` with a pod (UID) that is a nominated
+    pod or a victim now, or is none any more. ``is_spoken_for``: whether a pod has its place, charged by who places it.
     """
 
     __slots__ = (
-        *("_ages", "_at", "_changed", "_ending", "_holders", "_nominations", "_is_spoken_for", "_kept_at", "_kept_of"),
+        *("_ages", "_at", "_changed", "_ending", "_nominees", "_nominations", "_is_spoken_for", "_kept_at", "_kept_of"),
         *("_moving", "_numbers", "_of_gang", "_pods", "_put", "_touched", "_victims"),
     )
 
@@ -48,16 +47,16 @@ class Nominations:
         #: Ids of those that are over and whose end is not on record yet.
         self._ending: set[str] = set()
         self._victims: dict[str, Nomination] = {}
-        self._holders: dict[str, Nomination] = {}
-        #: How many nominations a pod was the first holder of, until it is gone.
+        self._nominees: dict[str, Nomination] = {}
+        #: How many nominations a pod was the first nominated pod of, until it is gone.
         self._numbers: dict[str, int] = {}
         #: Ids with the node, by node: a nomination may have places on several.
         self._at: Membership[tuple[str, str]] = Membership()
         #: What is kept on a node, until something changes it: a node is counted several times between two changes.
-        self._kept_at: dict[str, list[KeptRoom]] = {}
+        self._kept_at: dict[str, list[NominatedPlace]] = {}
         #: The same by nomination, and then by node: a change to one nomination leaves those beside it as they are.
-        self._kept_of: dict[str, dict[str, list[KeptRoom]]] = {}
-        #: Ids by the gang (namespace and PodGroup) of the holders.
+        self._kept_of: dict[str, dict[str, list[NominatedPlace]]] = {}
+        #: Ids by the gang (namespace and PodGroup) of the nominated pods.
         self._of_gang: dict[tuple[str, str], dict[str, None]] = {}
         #: Ids of those with places for successors.
         self._moving: dict[str, None] = {}
@@ -67,7 +66,7 @@ class Nominations:
         """Let a nomination stand; one of the same id is replaced, and keeps its age.
 
         In the order of the record at a start, since the oldest has its places first. Raises ValueError if another one
-        has one of its holders or takes one of its victims: two nominations never take one pod.
+        has one of its nominated pods or takes one of its victims: two nominations never take one pod.
         """
         known = self._nominations.get(nomination.id)
         if known == nomination:
@@ -81,7 +80,7 @@ class Nominations:
             self._ages[nomination.id] = self._put
         first = nomination.places[0].pod_uid if nomination.places else ""
         self._numbers[first] = max(self._numbers.get(first, 0), nomination.number + 1)
-        self._holders.update((place.pod_uid, nomination) for place in nomination.places)
+        self._nominees.update((place.pod_uid, nomination) for place in nomination.places)
         self._victims.update((victim.pod_uid, nomination) for victim in nomination.victims)
         for node in _nodes(nomination):
             self._at.move((nomination.id, node), node)
@@ -96,12 +95,12 @@ class Nominations:
             *(place.pod_uid for place in nomination.places),
             *(victim.pod_uid for victim in nomination.victims),
         ):
-            other = self._holders.get(uid) or self._victims.get(uid)
+            other = self._nominees.get(uid) or self._victims.get(uid)
             if other is not None and other.id != nomination.id:
                 raise ValueError(f"nomination {nomination.id} has pod {uid}, which nomination {other.id} has already")
 
     def end(self, nomination_id: str) -> None:
-        """A nomination is over: nobody goes for it any more. Holders that wait keep their places until it is dropped.
+        """A nomination is over: no more victims go for it. Nominated pods keep their places until it is dropped.
 
         That is when its end is on record: else the next leader would read a nomination whose room is gone.
         """
@@ -125,7 +124,7 @@ class Nominations:
 
     def _forget(self, nomination: Nomination) -> None:
         for place in nomination.places:
-            self._holders.pop(place.pod_uid, None)
+            self._nominees.pop(place.pod_uid, None)
         for victim in nomination.victims:
             self._victims.pop(victim.pod_uid, None)
         for node in _nodes(nomination):
@@ -181,12 +180,12 @@ class Nominations:
         return self.in_order(each for each in self.ids_at(node) if self._ages[each] > age)
 
     def ids_of_gang(self, namespace: str, pod_group: str) -> KeysView[str]:
-        """Ids of those whose holders are of a gang, in no order."""
+        """Ids of those whose nominated pods are of a gang, in no order."""
         return self._of_gang.get((namespace, pod_group), {}).keys()
 
     @property
     def gangs(self) -> KeysView[tuple[str, str]]:
-        """Gangs (namespace and PodGroup) of holders."""
+        """Gangs (namespace and PodGroup) of nominated pods."""
         return self._of_gang.keys()
 
     @property
@@ -200,12 +199,12 @@ class Nominations:
         return self._victims
 
     @property
-    def holders(self) -> Mapping[str, Nomination]:
+    def nominees(self) -> Mapping[str, Nomination]:
         """Pod UID -> the nomination that keeps a place for it."""
-        return self._holders
+        return self._nominees
 
     def next_number(self, uid: str) -> int:
-        """How many nominations this pod was the first holder of."""
+        """How many nominations this pod was the first nominated pod of."""
         return self._numbers.get(uid, 0)
 
     def forget_pod(self, uid: str) -> None:
@@ -216,68 +215,68 @@ class Nominations:
     def waits(self, uid: str) -> bool:
         """Whether this pod waits for the place that a nomination keeps for it."""
         pod = self._pods.get(uid)
-        return uid in self._holders and pod is not None and not pod.node and not self._is_spoken_for(uid)
+        return uid in self._nominees and pod is not None and not pod.node and not self._is_spoken_for(uid)
 
     def pod_changed(self, uid: str) -> None:
-        """A holder or a victim was seen to have changed, is on its way to a node, or is not any more."""
-        nomination = self._holders.get(uid) or self._victims.get(uid)
+        """A nominated pod or a victim was seen to have changed, is on its way to a node, or is not any more."""
+        nomination = self._nominees.get(uid) or self._victims.get(uid)
         if nomination is not None:
             self._change(nomination)
 
     # --- what counts ---------------------------------------------------------------------------------------------
-    def kept_at(self, node: str) -> list[KeptRoom]:
+    def kept_at(self, node: str) -> list[NominatedPlace]:
         """What nominations keep on a node, the oldest first; not to be changed."""
         if not self._at.has(node):
             return []
         known = self._kept_at.get(node)
         if known is None:
             here = sorted((self._ages[nomination_id], nomination_id) for nomination_id, _ in self._at.at(node))
-            known = [room for _, nomination_id in here for room in self._known_rooms(nomination_id, node)]
+            known = [room for _, nomination_id in here for room in self._known_places(nomination_id, node)]
             self._kept_at[node] = known
         return known
 
-    def all_kept(self) -> Iterator[tuple[str, KeptRoom]]:
+    def all_kept(self) -> Iterator[tuple[str, NominatedPlace]]:
         """The same of all nodes, without the indexes."""
         for nomination in self._nominations.values():
             for node in _nodes(nomination):
-                yield from ((node, room) for room in self._rooms(nomination, node))
+                yield from ((node, room) for room in self._nominated_places(nomination, node))
 
     def charges_of(self, uid: str) -> list[Charge]:
-        """The place that is kept for a holder that waits: it counts as held in its queue."""
+        """The place that is kept for a nominated pod that waits: it counts as held in its queue."""
         if not self.waits(uid):
             return []
         demand = self._pods[uid].cls.demand
-        places = (place for place in self._holders[uid].places if place.pod_uid == uid)
+        places = (place for place in self._nominees[uid].places if place.pod_uid == uid)
         return [Charge(pod_uid=uid, node=place.node, demand=demand, devices=place.devices) for place in places]
 
-    def _known_rooms(self, nomination_id: str, node: str) -> list[KeptRoom]:
+    def _known_places(self, nomination_id: str, node: str) -> list[NominatedPlace]:
         of_nomination = self._kept_of.setdefault(nomination_id, {})
         known = of_nomination.get(node)
         if known is None:
-            known = of_nomination[node] = self._rooms(self._nominations[nomination_id], node)
+            known = of_nomination[node] = self._nominated_places(self._nominations[nomination_id], node)
         return known
 
-    def _rooms(self, nomination: Nomination, node: str) -> list[KeptRoom]:
-        """What it keeps for its holders, and separately for each successor of a victim."""
+    def _nominated_places(self, nomination: Nomination, node: str) -> list[NominatedPlace]:
+        """What it keeps for its nominated pods, and separately for each successor of a victim."""
         return [
             self._kept(nomination, node),
-            *(moved_room(nomination, each) for each in nomination.moved if each.node == node),
+            *(moved_place(nomination, each) for each in nomination.moved if each.node == node),
         ]
 
-    def _kept(self, nomination: Nomination, node: str) -> KeptRoom:
-        return kept_room(nomination, nomination.places, node, waits=self.waits, pods=self._pods)
+    def _kept(self, nomination: Nomination, node: str) -> NominatedPlace:
+        return nominated_place(nomination, nomination.places, node, waits=self.waits, pods=self._pods)
 
 
-def kept_room(
+def nominated_place(
     nomination: Nomination,
     places: tuple[Place, ...],
     node: str,
     *,
     waits: Callable[[str], bool],
     pods: Mapping[str, PodRecord],
-) -> KeptRoom:
-    """What a nomination keeps on a node for those of its holders that wait for their places."""
-    return KeptRoom(
+) -> NominatedPlace:
+    """What a nomination keeps on a node for those of its nominated pods that wait for their places."""
+    return NominatedPlace(
         nomination.id,
         tuple(
             KeptPlace(place.pod_uid, pods[place.pod_uid].cls.demand, place.devices, place.emptied)
@@ -288,10 +287,10 @@ def kept_room(
     )
 
 
-def moved_room(nomination: Nomination, moved: Moved) -> KeptRoom:
+def moved_place(nomination: Nomination, moved: Moved) -> NominatedPlace:
     """What is kept for one successor: all of its place, as no victim has anything of that."""
     place = KeptPlace(moved.pod_uid, moved.demand, moved.devices)
-    return KeptRoom(f"{nomination.id}/{moved.pod_uid}", (place,), frozenset())
+    return NominatedPlace(f"{nomination.id}/{moved.pod_uid}", (place,), frozenset())
 
 
 def _nodes(nomination: Nomination) -> list[str]:

@@ -15,9 +15,8 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from scheduler.core.claims.device_taints import keep_off
 from scheduler.core.claims.devices_in_use import Amounts, Taken
-from scheduler.core.claims.inventory import InventoryView, NodePool
+from scheduler.core.claims.inventory import InventoryView, NodePool, keep_off
 from scheduler.core.claims.pools import Pool
 from scheduler.core.claims.requests import MOST_RESULTS, Asks, Candidate, Refused, devices_of, looks_for, part_for
 from scheduler.core.claims.selectors import Cut, NotEvaluated, SelectorFailed

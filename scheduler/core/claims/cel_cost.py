@@ -89,7 +89,7 @@ def _larger(sizes: Sequence[Size]) -> Size:
 
 def device_size(domains: int) -> Size:
     """The variable ``device``, where maps have this many empty domains beside those of the device."""
-    # An attribute may be a version, which is a list (cel_values.py).
+    # An attribute may be a version, which is a list (cel.py).
     value = Size(text=_LONGEST, count=5, total=9, of=text_of(_LONGEST))
     inner = Size(text=_LONGEST, count=_ENTRIES, total=_ENTRIES * 12, of=value)
     outer = Size(text=_LONGEST, count=_ENTRIES + domains, total=_ENTRIES * 15 + 3 * domains, of=inner)
@@ -184,7 +184,7 @@ def _moment(sizes: Sequence[Size]) -> Price:
 
 
 def _python(a_character: int, result: Callable[[Sequence[Size]], Size]) -> _Rule:
-    """A function of cel_values.py."""
+    """A function of cel.py."""
 
     def price(sizes: Sequence[Size]) -> Price:
         converted = sum(each.total + each.text // _CHARACTERS_PER_VALUE for each in sizes)
@@ -195,7 +195,7 @@ def _python(a_character: int, result: Callable[[Sequence[Size]], Size]) -> _Rule
 
 
 def _read(a_character: int, result: Callable[[Sequence[Size]], Size]) -> _Rule:
-    """A function of cel_values.py that takes a text."""
+    """A function of cel.py that takes a text."""
     return lambda sizes: (_PYTHON + (a_character + 10) * sizes[0].text, result(sizes))
 
 

@@ -50,16 +50,16 @@ def _card(card: CardStatus) -> MigCard:
         MigSlice(each.profile, each.start, each.size, each.in_use, bool(each.uuid))
         for each in layout[:MOST_MEMORY_SLICES]
     )
-    carving = card.carving
+    partitioning = card.partitioning
     is_known = card.layout is not None and bool(card.profiles) and len(layout) <= MOST_MEMORY_SLICES
     found = MigCard(
         uuid=card.uuid,
         is_ready=is_well and is_known,
         profiles={each.name: _profile(each) for each in (card.profiles or ())[:_MOST_PROFILES]},
         slices=slices,
-        attempt="" if carving is None else carving.attempt,
-        state="" if carving is None else carving.state,
-        why="" if carving is None else carving.why,
+        attempt="" if partitioning is None else partitioning.attempt,
+        state="" if partitioning is None else partitioning.state,
+        why="" if partitioning is None else partitioning.why,
     )
     _ = found.kind  # made when it changes, and not all at once in the next look
     return found

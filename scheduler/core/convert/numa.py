@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from scheduler.core.convert.extended_resources import is_extended
+from scheduler.core.convert.resource_claims import is_extended
 from scheduler.core.model.numa import AlignedPart, Amounts, NumaAsk, NumaRecord, NumaReport, NumaZone
+from wire.api_groups import NodeResourceTopology, ResourceInfo, Zone
 from wire.core import Container, Pod
-from wire.noderesourcetopology import NodeResourceTopology, ResourceInfo, Zone
 from wire.quantity import MalformedQuantity, bytes_down, bytes_up, milli_down, milli_up
 
 #: Kubelet refuses to start with such a policy on more NUMA nodes (max-allowable-numa-nodes raises it).

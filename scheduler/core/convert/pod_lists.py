@@ -16,9 +16,9 @@ import msgspec
 
 from gpu.grant import has_ended
 from scheduler.core.convert import bounds, demand
-from scheduler.core.convert.extended_resources import claim_name
-from scheduler.core.convert.owners import controller_of, job_of
+from scheduler.core.convert.owners import controller_of, job_of, plain_owner_of
 from scheduler.core.convert.pods import is_ours, pod_record, seen_pod, started_s
+from scheduler.core.convert.resource_claims import claim_name
 from scheduler.core.filters.registry import FILTERS, Filters
 from scheduler.core.model.records import PodRecord, SeenPod
 from scheduler.core.model.settings import Settings
@@ -125,6 +125,7 @@ def _as_of(known: PodRecord, pod: Pod) -> PodRecord:
         controller=controller_of(meta),
         job=job,
         job_name=job_name,
+        plain_owner=None if pod.spec.node_name else plain_owner_of(meta),
         labels=known.labels if known.labels == labels else bounds.kept_labels(labels),
     )
 

@@ -27,14 +27,12 @@ from gpu.translate.asked import PLAIN, asked_when_bound, mode_of, recorded, unre
 from gpu.translation import Cards, Refusal, Translation, told
 from scheduler.core.convert import (
     bounds,
+    config_maps,
     constraints,
-    extended_resources,
-    gang_kinds,
     numa,
     owners,
-    pod_preferences,
-    pod_rules,
-    queues,
+    pod_groups,
+    resource_claims,
     selectors,
     volumes,
 )
@@ -49,8 +47,8 @@ from scheduler.core.model.verdict import Code, Verdict
 from wire import go, names, rfc3339
 from wire.core import Container, EnvVar, ObjectMeta, Pod
 from wire.crds.bindrequest import BindRequest
+from wire.units import SECOND_NS
 
-_S: Final = 1_000_000_000
 #: Kubernetes' own bound. A time beyond the year 9999 could not be shown.
 _LONGEST_S: Final = (1 << 31) - 1
 
@@ -67,7 +65,7 @@ def max_runtime_s(pod: Pod) -> int:
     if written is None:
         return 0
     try:
-        return max(0, -(-go.parse_ns(written) // _S))
+        return max(0, -(-go.parse_ns(written) // SECOND_NS))
     except go.MalformedDuration:
         return 0
 
@@ -129,7 +127,7 @@ def _variable(container: Container | None) -> EnvVar | None:
 
 
 def blocker(
-    pod: Pod, cls: PodClass, filters: Filters, *, problem: str, admitted: bool, are_grouped: bool
+    pod: Pod, cls: PodClass, filters: Filters, *, problem: str, admitted: bool, workloads_are_grouped: bool
 ) -> Verdict | None:
     """Why a pod is not placed; None if it may be.
 
@@ -139,23 +137,27 @@ def blocker(
         return Verdict(code=Code.INVALID_REQUEST, detail=problem)
     if constraint := constraints.unsupported(pod) or bounds.excess(pod) or constraints.excessive(cls, filters):
         return Verdict(code=Code.UNSUPPORTED_CONSTRAINT, detail=constraint)
-    return without_group(pod, are_grouped=are_grouped) or (None if admitted else Verdict(code=Code.NOT_ADMITTED))
+    return without_group(pod, workloads_are_grouped=workloads_are_grouped) or (
+        None if admitted else Verdict(code=Code.NOT_ADMITTED)
+    )
 
 
-def without_group(pod: Pod, *, are_grouped: bool = False) -> Verdict | None:
+def without_group(pod: Pod, *, workloads_are_grouped: bool = False) -> Verdict | None:
     """Why a pod that names no PodGroup is not started alone, by what it says itself; None where it may be.
 
-    ``are_grouped``: Moorage groups pods of owners, and of gangs in the words of other schedulers.
+    ``workloads_are_grouped``: Moorage groups pods of owners, and of gangs in the words of other schedulers.
     """
     if (pod.metadata.annotations or {}).get(names.POD_GROUP_NAME):
         return None
-    if kind := gang_kinds.gang_kind(pod):
-        is_coming = are_grouped and pod.metadata.owner_references
+    if kind := owners.gang_kind(pod):
+        is_coming = workloads_are_grouped and pod.metadata.owner_references and not owners.is_ungrouped(pod.metadata)
         return Verdict(code=Code.NOT_GROUPED if is_coming else Code.NO_POD_GROUP, detail=kind)
-    if asked := gang_kinds.asked_elsewhere(pod):
-        if are_grouped and gang_kinds.is_translated(pod):
+    if asked := owners.asked_elsewhere(pod):
+        if workloads_are_grouped and owners.is_translated(pod):
             return Verdict(code=Code.NOT_GROUPED, detail=f"gang ({asked})")
-        return Verdict(code=Code.UNSUPPORTED_CONSTRAINT, detail=gang_kinds.not_carried_out(asked))
+        return Verdict(code=Code.UNSUPPORTED_CONSTRAINT, detail=owners.not_carried_out(asked))
+    if workloads_are_grouped and (kind := owners.unknown_owner_of(pod.metadata)):
+        return Verdict(code=Code.NOT_GROUPED, detail=kind)
     return None
 
 
@@ -178,7 +180,6 @@ def bind_request_record(request: BindRequest) -> BindRequestRecord | None:
 
 
 _NOTHING = Translation(dialect=PLAIN, request=NO_GPU)
-_ENDED = {names.SUCCEEDED, names.FAILED}
 #: The most characters of a reason: a condition holds no more.
 _LONGEST_PROBLEM: Final = 1_000
 
@@ -202,7 +203,7 @@ def pod_record(pod: Pod, settings: Settings, filters: Filters = FILTERS) -> PodR
         return None
     if pod.spec.node_name:
         return _bound(pod, settings, filters)
-    if not is_ours(pod, settings) or pod.status.phase in _ENDED:
+    if not is_ours(pod, settings) or pod.status.phase in names.ENDED_PHASES:
         return None
     return _waiting(pod, settings, filters)
 
@@ -238,7 +239,7 @@ def _ended_s(pod: Pod) -> int:
     """When the last of its containers ended (seconds of the wall clock); 0: not known."""
     states = (each.state for each in pod.status.container_statuses or () if each.state is not None)
     ended = (state.terminated.finished_at or "" for state in states if state.terminated is not None)
-    return max([0, *((rfc3339.parse_ns(each) or 0) // _S for each in ended)])
+    return max([0, *((rfc3339.parse_ns(each) or 0) // SECOND_NS for each in ended)])
 
 
 def _subgroup(meta: ObjectMeta) -> str:
@@ -248,9 +249,9 @@ def _subgroup(meta: ObjectMeta) -> str:
 def _bound(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
     found = asked_when_bound(pod)
     known = _NOTHING if isinstance(found, Refusal) else found
-    demand = extended_resources.without_share(requests.readable_demand(pod), known.request)
+    demand = resource_claims.without_share(requests.readable_demand(pod), known.request)
     cls = PodClass(
-        demand=extended_resources.by_claim(demand, pod),
+        demand=resource_claims.by_claim(demand, pod),
         request=known.request,
         wishes=known.wishes,
         driver_caps=known.driver_caps,
@@ -260,7 +261,7 @@ def _bound(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
         max_runtime_s=max_runtime_s(pod),
     )
     share = bound_pod.read_claimed(pod)
-    cls = extended_resources.claimed(cls, share)
+    cls = resource_claims.claimed(cls, share)
     return msgspec.structs.replace(
         _record(pod, cls, settings),
         node=intern(pod.spec.node_name),
@@ -275,7 +276,7 @@ def _bound(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
 
 def started_s(pod: Pod) -> int:
     """When its node took a pod up (seconds of the wall clock); 0: not known."""
-    return max(0, (rfc3339.parse_ns(pod.status.start_time or "") or 0) // _S)
+    return max(0, (rfc3339.parse_ns(pod.status.start_time or "") or 0) // SECOND_NS)
 
 
 def _moves_as(pod: Pod, settings: Settings, filters: Filters) -> PodClass | None:
@@ -286,7 +287,7 @@ def _moves_as(pod: Pod, settings: Settings, filters: Filters) -> PodClass | None
     """
     if not is_ours(pod, settings) or is_reservation(pod, settings) or not controller_of(pod.metadata):
         return None
-    if pod.spec.resource_claims or extended_resources.claim_name(pod) or (pod.spec.volumes and volumes.claims_of(pod)):
+    if pod.spec.resource_claims or resource_claims.claim_name(pod) or (pod.spec.volumes and volumes.claims_of(pod)):
         return None
     if (pod.metadata.annotations or {}).get(names.DO_NOT_DISRUPT) == "true":
         return None
@@ -305,7 +306,7 @@ def _waiting(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
         problem = found.message
         found = _NOTHING
     request = found.request
-    demand = extended_resources.without_share(asked, request)
+    demand = resource_claims.without_share(asked, request)
     if (no_room := bound_pod.cramped(pod.metadata.annotations, found)) is not None:
         problem = no_room.message
     if isinstance(required := limits.requirement(pod.metadata.annotations), Refusal):
@@ -313,14 +314,14 @@ def _waiting(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
     hand_over = env_sources(pod, request)
     problem = problem or taken_back(pod, request)
     cls = _waiting_class(
-        pod, found, extended_resources.by_claim(demand, pod), hand_over, settings=settings, filters=filters
+        pod, found, resource_claims.by_claim(demand, pod), hand_over, settings=settings, filters=filters
     )
     if too_much := bounds.excess_of_class(cls):
         # Such a pod waits for another reason than room: none of its constraints is kept.
         own, problem, cls = None, problem or too_much, PodClass(demand=bounds.first_resources(cls.demand))
     share = bound_pod.read_claimed(pod)
-    asks = extended_resources.for_claims(pod, cls) if asked.gpus or asked.extended else ()
-    cls = extended_resources.claimed(cls, share)
+    asks = resource_claims.for_claims(pod, cls) if asked.gpus or asked.extended else ()
+    cls = resource_claims.claimed(cls, share)
     job, job_name = owners.job_of(pod.metadata)
     came_by_the_door = own is not None or bool(too_much) or not registry.is_spoken(pod)
     kept = msgspec.structs.replace(cls, demand=bounds.first_resources(cls.demand))
@@ -329,17 +330,21 @@ def _waiting(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
         gated=bool(pod.spec.scheduling_gates),
         job=job,
         job_name=job_name,
+        is_ungrouped=owners.is_ungrouped(pod.metadata),
+        plain_owner=owners.plain_owner_of(pod.metadata),
+        stated=owners.stated(pod.metadata),
         recorded=own if isinstance(own, Translation) and share is None else None,
         extended_asks=asks[: bounds.MOST_RESOURCES],
-        extended_claim=extended_resources.claim_name(pod),
+        extended_claim=resource_claims.claim_name(pod),
         claimed=share,
+        config_maps=config_maps.required(pod),
         blocker=blocker(
             pod,
             cls,
             filters,
             problem=problem[:_LONGEST_PROBLEM],
             admitted=came_by_the_door and Source.NONE not in hand_over,
-            are_grouped=settings.are_grouped,
+            workloads_are_grouped=settings.workloads_are_grouped,
         ),
     )
 
@@ -352,7 +357,14 @@ def _waiting_class(
     return PodClass(
         demand=demand,
         request=found.request,
-        constraints=_shared_constraints(pod, found.cards, enforced, filters, aligned=_aligned(pod, settings)),
+        constraints=_shared_constraints(
+            pod,
+            found.cards,
+            enforced,
+            filters,
+            aligned=_aligned(pod, settings),
+            distinct_gpus=settings.distinct_gpus and demand.gpus > 1,
+        ),
         by_config_map=Source.CONFIG_MAP in hand_over,
         strategy=found.strategy,
         uuids=found.cards.uuids,
@@ -365,8 +377,8 @@ def _waiting_class(
         places=tuple(msgspec.structs.replace(place, unit=0) for place in found.places),
         deadline_s=deadline_s(pod),
         max_runtime_s=max_runtime_s(pod),
-        rules=pod_rules.pod_rules(pod),
-        prefers=pod_preferences.pod_preferences(pod, settings.weights),
+        rules=constraints.pod_rules(pod),
+        prefers=constraints.pod_preferences(pod, settings.weights),
     )
 
 
@@ -395,15 +407,15 @@ def _record(pod: Pod, cls: PodClass, settings: Settings) -> PodRecord:
         resource_claims=constraints.claim_uses(pod),
         labels=bounds.kept_labels(labels, settings.pool),
         are_labels_cut=bounds.are_too_many(labels),
-        ports=pod_rules.host_ports(pod),
-        disks=pod_rules.inline_disks(pod) if pod.spec.volumes else (),
+        ports=constraints.host_ports(pod),
+        disks=constraints.inline_disks(pod) if pod.spec.volumes else (),
         inline_volumes=volumes.attached_by_pod(pod) if pod.spec.volumes else (),
         keeps_off=selectors.anti_terms(pod) if pod.spec.affinity else (),
-        draws=pod_preferences.drawing_terms(pod, settings.weights) if pod.spec.affinity else (),
+        draws=constraints.drawing_terms(pod, settings.weights) if pod.spec.affinity else (),
         grace_s=30 if (grace_s := pod.spec.termination_grace_period_seconds) is None else grace_s,
         charged=charged,
         queue=_queue(labels, charged, is_of_group=bool(pod_group and not pod.spec.node_name)) if counts_for_us else "",
-        is_preemptible=queues.is_preemptible(labels.get(names.PREEMPTIBILITY_LABEL))
+        is_preemptible=pod_groups.is_preemptible(labels.get(names.PREEMPTIBILITY_LABEL))
         if charged is None
         else charged.is_preemptible,
         aligned=_aligned(pod, settings),
@@ -412,11 +424,11 @@ def _record(pod: Pod, cls: PodClass, settings: Settings) -> PodRecord:
 
 
 def _queue(labels: Mapping[str, str], charged: Charged | None, *, is_of_group: bool) -> str:
-    return queues.queue_of(labels, is_of_group=is_of_group) if charged is None else charged.queue
+    return pod_groups.queue_of(labels, is_of_group=is_of_group) if charged is None else charged.queue
 
 
 def _aligned(pod: Pod, settings: Settings) -> NumaAsk | None:
-    return numa.numa_ask(pod) if settings.aligns_numa else None
+    return numa.numa_ask(pod) if settings.numa_alignment else None
 
 
 def _is_scaling(pod: Pod) -> bool:
@@ -438,11 +450,17 @@ def _enforced(pod: Pod, found: Translation, settings: Settings, *, by_agents: Co
 
 
 def _shared_constraints(
-    pod: Pod, cards: Cards, enforced: tuple[str, ...], filters: Filters, *, aligned: NumaAsk | None
+    pod: Pod,
+    cards: Cards,
+    enforced: tuple[str, ...],
+    filters: Filters,
+    *,
+    aligned: NumaAsk | None,
+    distinct_gpus: bool,
 ) -> Constraints:
     found = constraints.constraints(pod, cards, enforced, filters)
-    if aligned is not None:
-        return msgspec.structs.replace(found, aligned=aligned)
+    if aligned is not None or distinct_gpus:
+        return msgspec.structs.replace(found, aligned=aligned, distinct_gpus=distinct_gpus)
     return ANYWHERE if found == ANYWHERE else found
 
 

@@ -5,15 +5,17 @@ Read once, judged by plain values.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 
 import msgspec
 
-from scheduler.core.filters.pod_terms import everybody
+from scheduler.core.filters.pod_rule import everybody
 from scheduler.core.model.pod_class import AntiTerm, Requirement
 from scheduler.core.model.preemption import BudgetRecord
+from wire.api_groups import PodDisruptionBudget
 from wire.core import LabelSelector, Namespace, Pod, PodAffinityTerm
-from wire.policy import PodDisruptionBudget
 
 #: Expressions and values of a selector. Nobody means more.
 _MOST_WORDS: Final = 1_000
@@ -37,7 +39,8 @@ def budget_record(budget: PodDisruptionBudget) -> BudgetRecord:
 
 
 _OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
-#: A pod with more terms than anybody means keeps everybody of their namespaces off; if these are as many, everybody.
+#: A pod with more terms than anybody means keeps everybody of their namespaces off; if these are as many, everybody,
+#: but for terms that name no namespaces.
 _MOST_TERMS: Final = 32
 
 
@@ -62,12 +65,28 @@ def anti_terms(pod: Pod) -> tuple[AntiTerm, ...]:
     """Required anti-affinity of a pod: what it keeps others off."""
     rules = pod.spec.affinity.pod_anti_affinity if pod.spec.affinity else None
     written = (rules.required_during_scheduling_ignored_during_execution if rules else None) or ()
+    if len(written) > _MOST_WORDS:
+        return _by_keys(written, pod.metadata.namespace)
     terms = tuple(dict.fromkeys(pod_term(term, pod.metadata.namespace) for term in written))
     if _are_too_many(terms):
         terms = tuple(dict.fromkeys(msgspec.structs.replace(term, selector=()) for term in terms))
-    if _are_too_many(terms):
-        terms = tuple(dict.fromkeys(everybody(term.key) for term in terms))[:_MOST_TERMS]
-    return terms
+    return _by_keys(written, pod.metadata.namespace) if _are_too_many(terms) else terms
+
+
+def _by_keys(written: Sequence[PodAffinityTerm], namespace: str) -> tuple[AntiTerm, ...]:
+    """A term a key: it takes everybody, or all pods of the owner's namespace where no term names any."""
+    names_others: dict[str, bool] = {}
+    for term in written:
+        names_others[term.topology_key] = names_others.get(term.topology_key, False) or not _is_own(term)
+    return tuple(
+        everybody(key) if names else AntiTerm(key, selector=(), namespaces=frozenset((namespace,)), is_own=True)
+        for key, names in islice(names_others.items(), _MOST_TERMS)
+    )
+
+
+def _is_own(term: PodAffinityTerm) -> bool:
+    """Whether a term means the pod's own namespace by naming none (core/v1 PodAffinityTerm)."""
+    return not term.namespaces and term.namespace_selector is None
 
 
 def _are_too_many(terms: tuple[AntiTerm, ...]) -> bool:
@@ -81,15 +100,14 @@ def words_of(term: AntiTerm) -> int:
 
 
 def pod_term(term: PodAffinityTerm, namespace: str) -> AntiTerm:
-    """Read a term. Without any namespaces it means the pod's own (core/v1 PodAffinityTerm)."""
-    listed = frozenset(term.namespaces or ())
-    if not listed and term.namespace_selector is None:
-        listed = frozenset((namespace,))
+    """Read a term."""
+    is_own = _is_own(term)
     return AntiTerm(
         term.topology_key,
         selector=requirements(term.label_selector),
-        namespaces=listed,
+        namespaces=frozenset((namespace,) if is_own else term.namespaces or ()),
         namespace_selector=requirements(term.namespace_selector),
+        is_own=is_own,
     )
 
 

@@ -21,7 +21,7 @@ import msgspec
 from scheduler.core.convert import bounds, constraints
 from scheduler.core.convert.owners import controller_uid
 from scheduler.core.convert.selectors import can_be_read, requirements
-from scheduler.core.filters.requirements import effort_of_all, meets
+from scheduler.core.filters.node_affinity import effort_of_all, meets
 from scheduler.core.filters.volume_places import ZONE_LABELS
 from scheduler.core.model.pod_class import Requirement, Term, VolumeNeed, VolumeRule
 from scheduler.core.model.records import ClaimUse

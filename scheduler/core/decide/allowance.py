@@ -19,7 +19,7 @@ import msgspec
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.devices.device_fit import rule_of
 from scheduler.core.model.pod_class import PodClass
-from scheduler.core.model.preemption import Found, Moves, NoMoves, NoRoom
+from scheduler.core.model.preemption import Found, Moves, NoMoves, NoVictims
 
 
 class Limits(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -155,7 +155,7 @@ def cost_of_whole(snapshot: Snapshot) -> int:
     return cost_of_search(snapshot) + _going_on(snapshot)
 
 
-def cost_beside(snapshot: Snapshot, answer: Found | NoRoom | Moves | NoMoves, *, needs: int = 1) -> int:
+def cost_beside(snapshot: Snapshot, answer: Found | NoVictims | Moves | NoMoves, *, needs: int = 1) -> int:
     """What it has cost beside the least: what is found costs by its size, all else by what was tried.
 
     ``needs``: that were served by it.
@@ -165,7 +165,7 @@ def cost_beside(snapshot: Snapshot, answer: Found | NoRoom | Moves | NoMoves, *,
             off = sum(len(unit.pods) for unit in units)
             cost = _going_on(snapshot) + _PLACING * len(places) + _TAKING_OFF * off
             return cost if needs < 2 else cost + _TAKING_APART * off
-        case NoRoom(placed=placed, taken_off=taken_off):
+        case NoVictims(placed=placed, taken_off=taken_off):
             going_on = _going_on(snapshot) if answer.bound is None else 0
             return going_on + _PLACING * placed + _TAKING_OFF * taken_off
         case _:

@@ -17,7 +17,7 @@ import msgspec
 
 from gpu.bind_request import PlannedDevice
 from scheduler.core.decide.allowance import COST_OF_COMPARING, COST_OF_PLACING, Allowance, Limits, cost_of_judging
-from scheduler.core.decide.gang_places import PlaceBound, place_bounds
+from scheduler.core.decide.gang_search import PlaceBound, place_bounds
 from scheduler.core.decide.placer import Placer
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.explain.explain import explain_ways
@@ -25,16 +25,16 @@ from scheduler.core.model.plan import Placement, Retire
 from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.quota import Resources
 from scheduler.core.model.records import PodGroupRecord, PodRecord
-from scheduler.core.model.verdict import BerthCause, Code, NodeReason, Verdict
+from scheduler.core.model.verdict import Code, NodeReason, ReserveCause, Verdict
 from scheduler.core.queues.accounts import Accounts, HeldBack, Use
-from scheduler.core.queues.reserved_nodes import Berth
+from scheduler.core.queues.reserved_nodes import NodeReserve
 from scheduler.core.queues.use import is_fixed, of_counts, of_pods, planned, queue_of
-from scheduler.core.scheduling_queue.effects import Notes
+from scheduler.core.scheduling_queue.effects import Effects
 from scheduler.core.scheduling_queue.held_back import Off
 from scheduler.core.scheduling_queue.hints import Columns
-from scheduler.core.scheduling_queue.messages import Key
 from scheduler.core.scheduling_queue.unschedulable import Kept
-from scheduler.core.snapshot.node_mask import NodeMask, both, only
+from scheduler.core.scheduling_queue.verdicts import Key
+from scheduler.core.snapshot.node_count import NodeMask, both, only
 from scheduler.core.snapshot.statement import Statement
 
 
@@ -49,7 +49,7 @@ def asked_use(snapshot: Snapshot, pods: Sequence[PodRecord]) -> Use:
 
 
 def placed_use(snapshot: Snapshot, pod: PodRecord, placement: Placement) -> Use:
-    """What a pod uses where it is placed: memory is a larger part of a smaller card (kai-contract 14.4)."""
+    """What a pod uses where it is placed: memory is a larger part of a smaller card (as in KAI)."""
     return _use(snapshot, [pod], planned(pod.cls.demand, placement.devices, claimed_nano=placement.claimed_nano))
 
 
@@ -99,7 +99,7 @@ class KnownClasses:
     snapshot: Snapshot
     limits: Limits
     allowance: Allowance
-    notes: Notes
+    effects: Effects
     placer: Placer | None = None
     #: Classes of which a pod was placed.
     fitting: set[PodClass] = field(default_factory=set)
@@ -128,7 +128,7 @@ class KnownClasses:
         return self._roomless
 
     def _forget_what_evictions_ended(self) -> None:
-        standing = self._standing_evictions
+        standing = self._nominated_evictions
         if standing > self._evictions:
             self._forget()
         self._evictions = standing
@@ -139,7 +139,7 @@ class KnownClasses:
         self._forgotten += 1
 
     @property
-    def _standing_evictions(self) -> int:
+    def _nominated_evictions(self) -> int:
         statement = self._statement()
         return 0 if statement is None else statement.evictions
 
@@ -148,7 +148,7 @@ class KnownClasses:
         """The verdict on a class of which it is known that it fits nowhere, and that nothing makes room for it."""
         if cls in self.hopeless and cls in self.roomless:
             return self.hopeless[cls]
-        kept = None if self._standing_evictions else self.notes.kept(cls)
+        kept = None if self._nominated_evictions else self.effects.kept(cls)
         if kept is None or cls in self.judged or not self.allowance.has_left(namespace):
             return None
         if self._may_fit(cls, kept, namespace):
@@ -161,13 +161,13 @@ class KnownClasses:
         return kept.verdict
 
     def _may_fit(self, cls: PodClass, kept: Kept, namespace: str) -> bool:
-        asleep = self.snapshot.backlog.asleep
-        if asleep.is_sure(cls, kept, self.snapshot.generation):
+        unschedulable = self.snapshot.scheduling_queue.unschedulable
+        if unschedulable.is_sure(cls, kept, self.snapshot.generation):
             return False
         self.allowance.spend(namespace, COST_OF_COMPARING)
-        still = asleep.still_out(cls, kept, self._tried())
+        still = unschedulable.still_out(cls, kept, self._tried())
         if still is not None:
-            self.notes.failed(cls, still, is_told=False)
+            self.effects.failed(cls, still, is_told=False)
         return still is None
 
     def _tried(self) -> Columns | None:
@@ -192,7 +192,7 @@ class KnownClasses:
     def fits(self, cls: PodClass) -> None:
         """A pod of a class was placed."""
         self.fitting.add(cls)
-        self.notes.fits(cls)
+        self.effects.fits(cls)
 
     def failed(self, cls: PodClass, verdict: Verdict) -> None:
         """A pod of a class fits nowhere."""
@@ -206,14 +206,14 @@ class KnownClasses:
         verdict = self.hopeless.get(cls)
         if verdict is not None:
             self.judged.add(cls)
-            self.notes.failed(cls, self.as_of_now(cls, verdict), is_told=True)
+            self.effects.failed(cls, self.as_of_now(cls, verdict), is_told=True)
 
     def as_of_now(self, cls: PodClass, verdict: Verdict) -> Kept:
         """A verdict on a class, as it can be kept: it holds for what nodes have now."""
-        asleep, placer = self.snapshot.backlog.asleep, self.placer
+        unschedulable, placer = self.snapshot.scheduling_queue.unschedulable, self.placer
         charged = set[int]() if placer is None else placer.statement.charged()
         closed = None if placer is None else placer.closed_by_rules(cls)
-        return asleep.kept(cls, verdict, charged=charged, generation=self.snapshot.generation, closed=closed)
+        return unschedulable.kept(cls, verdict, charged=charged, generation=self.snapshot.generation, closed=closed)
 
     def is_cut_short(self, cls: PodClass) -> bool:
         """Whether the search for devices for a class ended before all nodes were looked at: it goes on later."""
@@ -245,7 +245,7 @@ def _cut(known: dict[PodClass, T], length: int) -> None:
 
 
 #: The kind of reason (verdict.py) of nodes that are kept for others.
-BERTH: Final = "berth"
+RESERVE: Final = "reserve"
 
 
 class KeptOff(NamedTuple):
@@ -256,28 +256,28 @@ class KeptOff(NamedTuple):
 
 @dataclass(slots=True)
 class KeptNodes:
-    """``off``: berths that keep off the group that has its turn."""
+    """``off``: node reserves that keep off the group that has its turn."""
 
     accounts: Accounts
-    off: tuple[Berth, ...] = ()
+    off: tuple[NodeReserve, ...] = ()
     #: Classes that fit nowhere else, of that turn.
     kept_off: dict[PodClass, KeptOff] = field(default_factory=dict)
-    #: Gangs that ask the same and were kept off by the same berths, by queue: what each of them says.
+    #: Gangs that ask the same and were kept off by the same node reserves, by queue: what each of them says.
     kept_alike: dict[Hashable, Verdict] = field(default_factory=dict)
 
-    def begin_turn(self, off: tuple[Berth, ...]) -> None:
-        """Somebody has its turn who is kept off by these berths."""
+    def begin_turn(self, off: tuple[NodeReserve, ...]) -> None:
+        """Somebody has its turn who is kept off by these node reserves."""
         self.off = off
         self.kept_off.clear()
 
     def open_to(self, placer: Placer) -> NodeMask:
         """Nodes that are kept for nobody else."""
-        names = frozenset(name for berth in self.off for name in berth.nodes)
+        names = frozenset(name for reserve in self.off for name in reserve.nodes)
         return placer.all_but(names) if names else None
 
     def closed_to(self, placer: Placer) -> NodeMask:
         """The others."""
-        return only((name for berth in self.off for name in berth.nodes), placer.statement.position_of)
+        return only((name for reserve in self.off for name in reserve.nodes), placer.statement.position_of)
 
     def fit_any(self, placer: Placer, classes: Iterable[PodClass]) -> bool:
         """Whether a pod of one of these classes fits on nodes that are kept for others, as far as ranks tell."""
@@ -291,20 +291,20 @@ class KeptNodes:
         found = {position for positions in fits for position in positions}
         position_of = placer.statement.position_of
         first = next((b for b in self.off if any(position_of.get(n) in found for n in b.nodes)), self.off[0])
-        reasons = (*elsewhere.node_reasons, NodeReason(BERTH, "", max(1, len(found))))
+        reasons = (*elsewhere.node_reasons, NodeReason(RESERVE, "", max(1, len(found))))
         self.kept_off[cls] = KeptOff(
             msgspec.structs.replace(
-                elsewhere, node_reasons=tuple(sorted(reasons)), shortfall=None, berth=self.cause(first)
+                elsewhere, node_reasons=tuple(sorted(reasons)), shortfall=None, reserve=self.cause(first)
             )
         )
         return self.kept_off[cls]
 
-    def cause(self, berth: Berth) -> BerthCause:
+    def cause(self, reserve: NodeReserve) -> ReserveCause:
         """For whom nodes are kept, as far as others are told."""
-        return BerthCause(holder=f"{berth.namespace}/{berth.name}", since_s=berth.since_s, queue=berth.queue)
+        return ReserveCause(owner=f"{reserve.namespace}/{reserve.name}", since_s=reserve.since_s, queue=reserve.queue)
 
     def off_of(self, queue: str, use: Resources, asks: Hashable) -> Off:
-        """Why what has its turn is kept off: by which berths, and what would change that.
+        """Why what has its turn is kept off: by which node reserves, and what would change that.
 
         See scheduling_queue/held_back.py.
         """
@@ -322,13 +322,13 @@ class Mark(NamedTuple):
 
 @dataclass(slots=True)
 class Attempts:
-    """Placements tried so far, and ``notes`` of what they have shown."""
+    """Placements tried so far, and ``effects`` of what they have shown."""
 
     snapshot: Snapshot
     now_ns: int
     limits: Limits
     allowance: Allowance
-    notes: Notes
+    effects: Effects
     wall_s: int = 0
     #: Whether something was left to the next decision.
     has_put_off: bool = False
@@ -337,12 +337,12 @@ class Attempts:
     #: What it has cost to keep room, by namespace, and classes for which there was none.
     keeping: Counter[str] = field(default_factory=Counter)
     roomless_on_paper: set[PodClass] = field(default_factory=set)
-    #: Pods (UIDs) and gangs that have had their turn already, as holders of nominations (nominations.py).
+    #: Pods (UIDs) and gangs that have had their turn already, as nominated pods of nominations (nominations.py).
     settled: set[str] = field(default_factory=set)
     settled_gangs: set[Key] = field(default_factory=set)
     #: Classes that fit nowhere: whether a supposed node would be brought for them (single_pods.py).
     brings_node: dict[PodClass, bool] = field(default_factory=dict)
-    #: What gangs ask of places, as far as that was looked at (gang_places.py).
+    #: What gangs ask of places, as far as that was looked at (gang_search.py).
     _bounds: dict[Key, Mapping[int, PlaceBound] | Verdict] = field(default_factory=dict)
     #: What is known of classes, and nodes that are kept for others.
     classes: KnownClasses = field(init=False)
@@ -353,7 +353,7 @@ class Attempts:
     def __post_init__(self) -> None:
         self.accounts = self.snapshot.queues.accounts()
         self.kept = KeptNodes(self.accounts)
-        self.classes = KnownClasses(self.snapshot, self.limits, self.allowance, self.notes)
+        self.classes = KnownClasses(self.snapshot, self.limits, self.allowance, self.effects)
 
     @property
     def placer(self) -> Placer:
@@ -422,7 +422,7 @@ class Attempts:
         mask = placer.all_but(pod.cls.excluded)
         placed = self._place(pod, both(mask, self.kept.open_to(placer)))
         self._spend_on_looks(pod)
-        if placed is None and self.kept.off and (there := self._on_berths(pod, mask)) is not None:
+        if placed is None and self.kept.off and (there := self._on_reserves(pod, mask)) is not None:
             self.allowance.spend(pod.namespace, cost_of_judging(self.snapshot, pod.cls))
             return self._keep_off(pod.cls, mask) if isinstance(there, Placement) else there
         if placed is not None:
@@ -433,11 +433,11 @@ class Attempts:
         verdict = self._explain(pod.cls, mask)
         self._spend_on_looks(pod)
         if self.classes.is_cut_short(pod.cls):
-            self.notes.search_on(self.now_ns + SEARCHED_ON_NS)
+            self.effects.search_on(self.now_ns + SEARCHED_ON_NS)
         self.classes.failed(pod.cls, verdict)
         return verdict
 
-    def _on_berths(self, pod: PodRecord, mask: NodeMask) -> Placement | HeldBack | None:
+    def _on_reserves(self, pod: PodRecord, mask: NodeMask) -> Placement | HeldBack | None:
         """What would become of a pod on the nodes that are kept for others; nothing is charged."""
         mark = self.placer.statement.checkpoint(), self.accounts.checkpoint()
         found = self._place(pod, both(mask, self.kept.closed_to(self.placer)))
@@ -449,7 +449,7 @@ class Attempts:
     def _keep_off(self, cls: PodClass, mask: NodeMask) -> KeptOff:
         return self.kept.keep_off(self.placer, cls, mask, self._explain(cls, mask))
 
-    def keep_room(self, pod: PodRecord) -> bool:
+    def keep_place(self, pod: PodRecord) -> bool:
         """Charge a pod that can't be placed yet on the working copy only, if it fits.
 
         The same is done again in each decision, so it is no part of what the namespace may spend: others of it would
@@ -512,7 +512,7 @@ class Attempts:
     def _place(self, pod: PodRecord, mask: NodeMask) -> Placement | HeldBack | None:
         """Place a pod where its queue takes what it uses there, by the first of its requests for which there is such.
 
-        Memory is a larger part of a smaller card (kai-contract 14.4).
+        Memory is a larger part of a smaller card (as in KAI).
         """
         refused: HeldBack | None = None
         placer = self.placer
@@ -561,13 +561,13 @@ class Attempts:
         found = self.placer.wait_for_device(pod, both(mask, self.kept.open_to(self.placer)))
         if found is not None:
             self.accounts.charge(asked_use(self.snapshot, [pod]))
-        elif self.kept.off and self._comes_free_on_berths(pod, mask):
+        elif self.kept.off and self._comes_free_on_reserves(pod, mask):
             return self._keep_off(pod.cls, mask)
         else:
             self.classes.has_no_room(pod.cls)
         return found
 
-    def _comes_free_on_berths(self, pod: PodRecord, mask: NodeMask) -> bool:
+    def _comes_free_on_reserves(self, pod: PodRecord, mask: NodeMask) -> bool:
         """Whether a whole-GPU pod would wait for a device on nodes that are kept for others."""
         mark = self.placer.statement.checkpoint()
         found = self.placer.wait_for_device(pod, both(mask, self.kept.closed_to(self.placer)))

@@ -17,7 +17,7 @@ import numpy as np
 
 from gpu.request import FractionAsk, SharedAsk
 from gpu.share import NANO_PER_DEVICE
-from scheduler.core.decide.gang_places import PlaceBound
+from scheduler.core.decide.gang_search import PlaceBound
 from scheduler.core.decide.placer import Placer
 from scheduler.core.devices.device_fit import Pool, fitting, free_in_slots, pools_of
 from scheduler.core.filters.registry import OK
@@ -26,7 +26,7 @@ from scheduler.core.model.records import PodRecord
 from scheduler.core.model.verdict import DomainRoom
 from scheduler.core.nodes.table import CPU, GPUS, IDLE, LARGEST_CARD, LEAVING, LEFT_MILLI, Bools, Int64s, Table
 from scheduler.core.scheduling_queue.unschedulable import depends_on_all
-from scheduler.core.snapshot.node_mask import NodeMask
+from scheduler.core.snapshot.node_count import NodeMask
 from scheduler.core.topology.topologies import ROOT, Domain, Slots
 
 #: More than any node takes.

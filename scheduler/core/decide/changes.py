@@ -1,8 +1,8 @@
 """What a snapshot can be changed by, as values: ``Snapshot.with_`` takes them, and gives another snapshot.
 
-Each says how the cluster would be, not how it came to that. What a pod that is gone had mounted, and the anti-affinity
-of its terms, stay where they are, as after an eviction on paper. Parts that a change touches are copied first, others
-are shared; nodes and pods that differ are counted again in the end, each once.
+Each says how the cluster would be, not how it came to that. What a pod that is gone had mounted stays where it is, as
+after an eviction on paper. Parts that a change touches are copied first, others are shared; nodes and pods that differ
+are counted again in the end, each once.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.preemption.victim_table import ResidentTable
 from scheduler.core.queues.queues import Queues
-from scheduler.core.queues.sums import Row
+from scheduler.core.queues.tree import Row
 from scheduler.core.queues.use import is_fixed
-from scheduler.core.scheduling_queue.messages import Key
+from scheduler.core.scheduling_queue.verdicts import Key
 from scheduler.core.snapshot.node_count import Supposed, count_node
 
 
@@ -95,6 +95,13 @@ class Draft:
         self._own_pods()
         self.pods.put(pod)
         self._pods[pod.uid] = None
+
+    def put_bound(self, pod: PodRecord) -> None:
+        """A pod that waited has a node."""
+        self._own_pods()
+        self.pods.put(pod)
+        self._pods[pod.uid] = self._nodes[pod.node] = None
+        self.residents.mark(pod)
 
     def put_group(self, group: PodGroupRecord) -> None:
         """A PodGroup has another record."""
@@ -242,6 +249,21 @@ class WithoutPods(msgspec.Struct, frozen=True):
             draft.drop_pod(uid)
 
 
+class Bound(msgspec.Struct, frozen=True):
+    """Pods (UIDs) that waited, none with a share of a device, run on these nodes. ``since_s``: by the wall clock."""
+
+    places: tuple[tuple[str, str], ...]
+    since_s: int
+
+    def apply(self, draft: Draft) -> None:
+        """Put the pods."""
+        for uid, node in self.places:
+            pod = draft.pods.records.get(uid)
+            if pod is None or pod.node:
+                raise UnknownObject("Bound.places", uid)
+            draft.put_bound(msgspec.structs.replace(pod, node=node, started_s=self.since_s))
+
+
 class AnotherQueue(msgspec.Struct, frozen=True):
     """A queue has this quota, limit or weight, or is there beside the others."""
 
@@ -340,7 +362,7 @@ class NoDoubts(msgspec.Struct, frozen=True):
         draft.has_no_doubts = True
 
 
-class NoRoomMade(msgspec.Struct, frozen=True):
+class NoNomination(msgspec.Struct, frozen=True):
     """Nobody is evicted for anybody."""
 
     def apply(self, draft: Draft) -> None:

@@ -24,10 +24,10 @@ from scheduler.core.decide.allowance import (
 )
 from scheduler.core.decide.attempts import Attempts
 from scheduler.core.decide.changes import Change
-from scheduler.core.decide.gangs import WholeLine, whole_gang
-from scheduler.core.decide.nominations import Holders, Returning
-from scheduler.core.decide.preemption import Making
-from scheduler.core.decide.reserved_nodes import Berthing
+from scheduler.core.decide.gangs import SignatureDecision, whole_gang
+from scheduler.core.decide.nominations import Nominees, Returning
+from scheduler.core.decide.preemption import PreemptionPhase
+from scheduler.core.decide.reserved_nodes import ReserveStep
 from scheduler.core.decide.single_pods import WholeShape
 from scheduler.core.decide.snapshot import Snapshot, file_touched, filing_touched
 from scheduler.core.decide.stale_gangs import StaleGangs
@@ -39,9 +39,9 @@ from scheduler.core.model.records import PodRecord
 from scheduler.core.model.steps import Steps, ended
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.queues.order import QueueOrder
-from scheduler.core.scheduling_queue.effects import Note, Notes
+from scheduler.core.scheduling_queue.effects import Effect, Effects
 from scheduler.core.scheduling_queue.signatures import Turns
-from scheduler.core.snapshot.node_mask import both
+from scheduler.core.snapshot.node_count import both
 
 #: What a turn costs beside what is spent in it, in operations.
 _TURN: Final = 100
@@ -92,7 +92,7 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     """
 
     entries: tuple[Entry, ...]
-    notes: tuple[Note, ...]
+    effects: tuple[Effect, ...]
     has_put_off: bool
     stale_next_ns: int | None = None
 
@@ -125,8 +125,8 @@ class _Deciding:
     order: QueueOrder[Waiting] = field(init=False)
     after_all: QueueOrder[Waiting] = field(init=False)
     #: Who room is made for; None: it is not made.
-    holders: Holders | None = None
-    berthing: Berthing = field(init=False)
+    nominees: Nominees | None = None
+    reserve_step: ReserveStep = field(init=False)
 
     def made(self) -> Steps[Decision]:
         """Decide everything, or as much as one decision may."""
@@ -135,24 +135,24 @@ class _Deciding:
         yield from self._turns(self.after_all)
         yield cost_of_beginning(self.snapshot)
         self._move_on(self._stuck())
-        self.berthing.conclude()
-        if self.holders is not None:
-            self.holders.conclude()
+        self.reserve_step.conclude()
+        if self.nominees is not None:
+            self.nominees.conclude()
         if self.snapshot.settings.preemption and self.limits.preemption:
             yield cost_of_beginning(self.snapshot)
-            failing = self.holders.failing if self.holders is not None else {}
-            yield from Making(self.attempts, self.entries, self.wall_s, failing, self.berthing).run()
+            failing = self.nominees.failing if self.nominees is not None else {}
+            yield from PreemptionPhase(self.attempts, self.entries, self.wall_s, failing, self.reserve_step).run()
         stale = StaleGangs(self.attempts, self.entries)
         stale.run()
-        notes = tuple(self.attempts.notes.taken)
-        return Decision(tuple(self.entries), notes, self.attempts.has_put_off, stale.next_ns)
+        effects = tuple(self.attempts.effects.taken)
+        return Decision(tuple(self.entries), effects, self.attempts.has_put_off, stale.next_ns)
 
     def _turns(self, order: QueueOrder[Waiting]) -> Steps[None]:
         """Have each have its turns."""
         allowance = self.attempts.allowance
         while (first := order.pop()) is not None:
             spent = allowance.spent
-            self.attempts.kept.begin_turn(self.berthing.keeping_off(first))
+            self.attempts.kept.begin_turn(self.reserve_step.keeping_off(first))
             if first.decide():
                 self._give_turn(first, order)
             yield _TURN + allowance.spent - spent
@@ -163,19 +163,19 @@ class _Deciding:
         What is judged again for its counts alone comes after all others: as the first of its queue it would change
         which queue is due, once a second.
         """
-        snapshot, backlog = self.snapshot, self.snapshot.backlog
+        snapshot, scheduling_queue = self.snapshot, self.snapshot.scheduling_queue
         recounts = snapshot.recounts
-        shapes = {id(shape): shape for shape in backlog.awake()}
+        shapes = {id(shape): shape for shape in scheduling_queue.awake()}
         awake = {number for number, shape in shapes.items() if shape.key not in recounts.held_back}
-        shapes.update({id(shape): shape for cls in recounts.classes for shape in backlog.of_class(cls)})
-        gangs, lines = backlog.awake_gangs(), backlog.lines.awake()
+        shapes.update({id(shape): shape for cls in recounts.classes for shape in scheduling_queue.of_class(cls)})
+        gangs, lines = scheduling_queue.awake_gangs(), scheduling_queue.lines.awake()
         namespaces = {shape.key.namespace for shape in shapes.values()} | {gang.key[0] for gang in gangs}
         namespaces |= {line.key.namespace for line in lines}
         allowance = Allowance(namespaces=len(namespaces), most=self.limits.most)
-        self.attempts = Attempts(snapshot, self.now_ns, self.limits, allowance, Notes(backlog), self.wall_s)
-        self.berthing = Berthing(self.attempts, self.entries)
+        self.attempts = Attempts(snapshot, self.now_ns, self.limits, allowance, Effects(scheduling_queue), self.wall_s)
+        self.reserve_step = ReserveStep(self.attempts, self.entries)
         self.order, self.after_all = QueueOrder(self.attempts.accounts), QueueOrder(self.attempts.accounts)
-        self._serve_holders()
+        self._serve_nominees()
         yield cost_of_beginning(self.snapshot)
         for number, shape in shapes.items():
             yield _TURN
@@ -190,15 +190,15 @@ class _Deciding:
                 is_recounted = gang.key in recounts.gangs or gang.key in recounts.held_back
                 self._give_turn(whole, self.after_all if is_recounted else self.order)
         for line in lines:
-            self._give_turn(WholeLine(Turns(line), self.attempts, self.entries), self.order)
+            self._give_turn(SignatureDecision(Turns(line), self.attempts, self.entries), self.order)
 
-    def _serve_holders(self) -> None:
-        """Holders whose places are free come before all others: what is kept is kept for them."""
+    def _serve_nominees(self) -> None:
+        """Nominated pods whose places are free come before all others: what is kept is kept for them."""
         snapshot = self.snapshot
         if snapshot.settings.preemption and snapshot.commits.nominations:
             keeping = Returning(self.attempts, self.entries).serve()
-            self.holders = Holders(self.attempts, self.entries, keeping=keeping)
-            self.holders.serve()
+            self.nominees = Nominees(self.attempts, self.entries, keeping=keeping)
+            self.nominees.serve()
 
     def _give_turn(self, waiting: Waiting, order: QueueOrder[Waiting]) -> None:
         """Its rank is looked at again: what was placed may have changed it, and what is last in turn may be next.
@@ -229,7 +229,7 @@ class _Deciding:
         nothing is left to spend stay where they are until something happens: the next decision would spend the same.
         """
         attempts = self.attempts
-        kept = frozenset(name for berth in self.snapshot.backlog.berths.of for name in berth.nodes)
+        kept = frozenset(name for reserve in self.snapshot.scheduling_queue.reserves.of for name in reserve.nodes)
         doubted = attempts.placer.all_but(kept.union(self.snapshot.doubts)) if self.snapshot.doubts else None
         hopeless = set(attempts.classes.hopeless)
         for pod, placement in stuck:
@@ -281,12 +281,12 @@ def answering_as_if(
     yield cost_of_changing(snapshot)
     yield from filing_touched(changed, now_ns)
     decision = yield from deciding(changed, now_ns, limits, wall_s=wall_s)
-    for number, note in enumerate(decision.notes):
+    for number, note in enumerate(decision.effects):
         if number % _NOTES_AT_ONCE == 0:
             yield _NOTES_AT_ONCE * _NOTING
-        note.take(changed.backlog)  # its own: with_ made it
+        note.take(changed.scheduling_queue)  # its own: with_ made it
     yield _NOTING
-    said = changed.backlog.said
+    said = changed.scheduling_queue.said
     return Answer(decision, {uid: verdict for uid in uids if (verdict := said.verdict(uid)) is not None})
 
 

@@ -15,14 +15,13 @@ from dataclasses import dataclass, field
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from scheduler.core.decide.capacity import DomainRooms, pod_slots, size
-from scheduler.core.decide.gang_places import PlaceBound
-from scheduler.core.decide.gang_search import Tried
+from scheduler.core.decide.gang_search import PlaceBound, Tried
 from scheduler.core.decide.placer import Placer
 from scheduler.core.groups.quorum import Quorum
 from scheduler.core.model.minimum_tree import Choice
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.verdict import DomainRoom
-from scheduler.core.snapshot.node_mask import NodeMask, both
+from scheduler.core.snapshot.node_count import NodeMask, both
 from scheduler.core.topology.topologies import ROOT, Domain, Slots
 
 

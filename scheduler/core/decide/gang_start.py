@@ -18,8 +18,7 @@ from scheduler.core.decide.allowance import cost_of_counting
 from scheduler.core.decide.attempts import Attempts, KeptOff, Mark
 from scheduler.core.decide.capacity import SharedClaims
 from scheduler.core.decide.domain_search import DomainSearch, Unsatisfied
-from scheduler.core.decide.gang_places import PlaceBound
-from scheduler.core.decide.gang_search import Search, Tried
+from scheduler.core.decide.gang_search import PlaceBound, Search, Tried
 from scheduler.core.decide.single_pods import place_on_supposed_node
 from scheduler.core.groups.quorum import Quorum
 from scheduler.core.model.plan import Attempt, Entry, Gang, Placement, Prepare, Retire
@@ -29,7 +28,7 @@ from scheduler.core.model.records import PodGroupRecord, PodRecord
 from scheduler.core.model.verdict import CLAIMS_IN_USE, Code, Verdict
 from scheduler.core.queues.accounts import HeldBack
 from scheduler.core.scheduling_queue.unschedulable import LARGE
-from scheduler.core.snapshot.node_mask import NodeMask, both
+from scheduler.core.snapshot.node_count import NodeMask, both
 
 
 @dataclass(slots=True)
@@ -131,7 +130,7 @@ class TryingAnywhere:
     def _keep_off(self, kept: KeptOff) -> Tried:
         """It fits on nodes only that are kept for others."""
         self.start.is_kept_off = True
-        if self.start.first_failure is None or self.start.first_failure.berth is None:
+        if self.start.first_failure is None or self.start.first_failure.reserve is None:
             self.start.first_failure = kept.verdict
         return Tried.PASSED
 

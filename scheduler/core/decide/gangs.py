@@ -1,6 +1,6 @@
 """Gangs: they start whole or not at all; members beyond the minimum come one at a time.
 
-A gang that has just its minimum comes before those that have more (kai-contract 14.12), so it gets one member, and its
+A gang that has just its minimum comes before those that have more (as in KAI), so it gets one member, and its
 rank is looked at again after each. Of gangs that ask the same the first that can't start speaks for all that are left.
 """
 
@@ -14,13 +14,12 @@ import msgspec
 
 from scheduler.core.decide.allowance import COST_OF_HOLDING_BACK, COST_OF_PLACING, cost_of_judging
 from scheduler.core.decide.attempts import Attempts, KeptOff, asked_amounts, asked_use, least_amounts, least_use
-from scheduler.core.decide.gang_places import PlaceBound, records_of, requires_levels
+from scheduler.core.decide.gang_search import PlaceBound, records_of, requires_levels
+from scheduler.core.decide.gang_sleep import GangWaits, alike_of, asked_by_start, speaks_of
 from scheduler.core.decide.gang_start import Start, started, started_on_supposed_nodes, started_within
-from scheduler.core.decide.gang_waits import GangWaits, alike_of, asked_by_start, speaks_of
 from scheduler.core.decide.single_pods import BesideGang, Outcome, decide_alone
 from scheduler.core.decide.snapshot import obstacle
-from scheduler.core.groups.quorum import Quorum
-from scheduler.core.groups.surplus import Surplus
+from scheduler.core.groups.quorum import Quorum, Surplus
 from scheduler.core.model.plan import Entry
 from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.priority_order import ABOVE, Candidate, Rank, order_members
@@ -28,13 +27,13 @@ from scheduler.core.model.quota import Resources
 from scheduler.core.model.records import PodGroupRecord, PodRecord
 from scheduler.core.model.verdict import CLAIMS_IN_USE, Code, TopologyCause, Verdict
 from scheduler.core.queues.accounts import HeldBack
-from scheduler.core.scheduling_queue.gang_signatures import Alike, GangLine, Until, WaitingGang
+from scheduler.core.scheduling_queue.gang_signatures import GangLine, GangSignature, Until, WaitingGang
 from scheduler.core.scheduling_queue.signatures import Turns
 from scheduler.core.scheduling_queue.unschedulable import LARGE
 
 
 @dataclass(slots=True)
-class Extras:
+class SurplusMembers:
     """One gang's in one decision. ``above`` as in ``Candidate``. ``is_starting``: its minimum is on its way.
 
     ``may_sleep``: whether all of them fit nowhere, so that nothing is to be decided until that may have changed.
@@ -59,25 +58,25 @@ class Extras:
     def turn(self) -> bool:
         """Decide until one is placed; return whether there is another turn to come."""
         while (pod := self.surplus.take()) is not None:
-            if self.attempts.keep_room(pod) if self.is_starting else self._is_served(pod):
+            if self.attempts.keep_place(pod) if self.is_starting else self._is_served(pod):
                 self.surplus.placed()
                 self.above = ABOVE
                 return True
         return False
 
     def _is_served(self, pod: PodRecord) -> bool:
-        outcome, notes = self._decided(pod), self.attempts.notes
+        outcome, effects = self._decided(pod), self.attempts.effects
         if isinstance(outcome, HeldBack):
-            notes.say((pod.uid,), outcome.verdict)
+            effects.say((pod.uid,), outcome.verdict)
             self._hold_back(outcome)
             return False
         if isinstance(outcome, KeptOff):
-            notes.say((pod.uid,), outcome.verdict)
+            effects.say((pod.uid,), outcome.verdict)
             self.is_kept_off = True
         if isinstance(outcome, Verdict):
-            notes.say((pod.uid,), outcome)
+            effects.say((pod.uid,), outcome)
         self.is_put_off = self.is_put_off or outcome is Outcome.PUT_OFF
-        fits_nowhere = isinstance(outcome, Verdict) and notes.kept(pod.cls) is not None
+        fits_nowhere = isinstance(outcome, Verdict) and effects.kept(pod.cls) is not None
         self.may_sleep = self.may_sleep and fits_nowhere and not pod.alone and self.held_back is None
         self._has_failed = True
         return outcome is Outcome.SERVED
@@ -104,7 +103,7 @@ _PASSING: Final = 5
 
 
 @dataclass(slots=True)
-class WholeGang:
+class GangDecision:
     """The waiting members of a gang in one decision, in their order, and how far it is from its minimum."""
 
     gang: WaitingGang
@@ -114,7 +113,7 @@ class WholeGang:
     attempts: Attempts
     entries: list[Entry]
     #: Members beyond the minimum, once it has had a turn.
-    extras: Extras | None = None
+    extras: SurplusMembers | None = None
     #: What it says and what wakes it.
     waits: GangWaits = field(init=False)
     _use: Resources | None = None
@@ -188,17 +187,17 @@ class WholeGang:
         obstacles = self._obstacles()
         ready = [pod for pod in self.pods if not pod.gated and pod.uid not in obstacles]
         self.waits.classes = tuple(dict.fromkeys(pod.cls for pod in ready))
-        self.attempts.notes.gang_is_of(self.gang.key, self.waits.classes)
+        self.attempts.effects.gang_is_of(self.gang.key, self.waits.classes)
         if self.state.is_met:
             return self._decide_extras(ready, obstacles)
         if self.state.is_starting:
-            return self._keep_room(ready)
+            return self._keep_place(ready)
         self._decide_start(ready, obstacles)
         return False
 
     def _is_pausing(self) -> bool:
         """Whether its last start was large and failed, and it may not be tried again yet; then it says what it said."""
-        pace, kept = self.attempts.notes.pace, self.waits.kept
+        pace, kept = self.attempts.effects.pace, self.waits.kept
         next_ns = pace.next_ns(self.gang.key) if pace.is_large(self.gang.key) else 0
         if self.state.is_met or self.attempts.now_ns >= next_ns or kept is None:
             return False
@@ -224,16 +223,16 @@ class WholeGang:
         """Members beyond the minimum come one at a time; return whether there is another turn to come."""
         for pod in self.pods:
             if pod.uid in obstacles:
-                self.attempts.notes.say((pod.uid,), obstacles[pod.uid])
+                self.attempts.effects.say((pod.uid,), obstacles[pod.uid])
         self.extras = self._extras(ready, is_starting=False)
         return self._go_on(self.extras)
 
-    def _extras(self, ready: list[PodRecord], *, is_starting: bool) -> Extras:
+    def _extras(self, ready: list[PodRecord], *, is_starting: bool) -> SurplusMembers:
         surplus = Surplus(self.group, self.state.active, ready)
         beside = BesideGang(self.group.tree, self.bounds) if self.bounds and isinstance(self.bounds, Mapping) else None
-        return Extras(surplus, self.attempts, self.entries, self.above, is_starting, beside=beside)
+        return SurplusMembers(surplus, self.attempts, self.entries, self.above, is_starting, beside=beside)
 
-    def _go_on(self, extras: Extras) -> bool:
+    def _go_on(self, extras: SurplusMembers) -> bool:
         if extras.turn():
             return True
         if extras.is_kept_off:
@@ -249,7 +248,7 @@ class WholeGang:
             self.waits.sleep(Until.CLASS_FITS, is_counted=self.waits.is_counted(self.attempts.charged()))
         return False
 
-    def _keep_room(self, ready: list[PodRecord]) -> bool:
+    def _keep_place(self, ready: list[PodRecord]) -> bool:
         """While the minimum is on its way, members beyond it keep their place among those of other gangs."""
         if not ready:
             self.waits.sleep(Until.TOUCHED)
@@ -284,7 +283,7 @@ class WholeGang:
             self.waits.sleep(Until.TOUCHED)
         elif not self.attempts.affords(ready):
             self.waits.explain_kept()
-            self.attempts.notes.leave_gang(self.gang.key)
+            self.attempts.effects.leave_gang(self.gang.key)
         else:
             self._try(ready, asked)
 
@@ -306,7 +305,7 @@ class WholeGang:
         attempts.allowance.spend(namespace, _TRYING + _PASSING * len(ready))
         cost = attempts.allowance.spent_by(namespace) - spent
         if not attempts.snapshot.supposes_nodes:  # there, one that failed is no reason for others to pause
-            attempts.notes.start_failed(self.gang.key, cost, attempts.now_ns)
+            attempts.effects.start_failed(self.gang.key, cost, attempts.now_ns)
         if start.failed is None and start.held_back is not None and not start.is_kept_off:
             self.waits.explain(start.held_back.verdict)
             self.waits.hold_back(start.held_back, self.rank)
@@ -358,7 +357,7 @@ class WholeGang:
         if start.waiting:
             self.entries.extend(start.retired)
             self.waits.explain(Verdict(code=Code.WAITING_FOR_DEVICE, detail=start.waits_on))
-            self.attempts.notes.leave_gang(self.gang.key)
+            self.attempts.effects.leave_gang(self.gang.key)
         else:
             self.entries.append(start.entry(self.group, self.attempts))
 
@@ -368,19 +367,19 @@ class WholeGang:
             return 1
         return max(1, self.state.missing(ready).total - len(start.placed) - len(start.waiting))
 
-    def _alike(self, ready: Sequence[PodRecord]) -> Alike | None:
+    def _alike(self, ready: Sequence[PodRecord]) -> GangSignature | None:
         """What its start depends on; None where that is not the same for others, or it costs much.
 
         See unschedulable.py.
         """
-        if self.attempts.notes.pace.is_large(self.gang.key) or self.attempts.snapshot.supposes_nodes:
+        if self.attempts.effects.pace.is_large(self.gang.key) or self.attempts.snapshot.supposes_nodes:
             return None
         found = alike_of(self.group, self.state, ready, len(self.pods), places=self._topologies())
         return found if found is not None and self._cost(ready) <= LARGE else None
 
     def _is_in_turn(self, ready: Sequence[PodRecord]) -> bool:
         """Whether the start of a gang is tried now; one that costs much is tried seldom (unschedulable.py)."""
-        next_ns = self.attempts.notes.pace.next_ns(self.gang.key)
+        next_ns = self.attempts.effects.pace.next_ns(self.gang.key)
         if next_ns <= self.attempts.now_ns or self._cost(ready) <= LARGE:
             return True
         self.waits.wake_at(next_ns)
@@ -392,12 +391,12 @@ class WholeGang:
         return _TRYING + _PASSING * len(ready) + COST_OF_PLACING * self.state.total + classes
 
 
-def whole_gang(gang: WaitingGang, attempts: Attempts, entries: list[Entry]) -> WholeGang | None:
+def whole_gang(gang: WaitingGang, attempts: Attempts, entries: list[Entry]) -> GangDecision | None:
     """What waits of a gang; None where there is nothing to decide: nobody waits, or its PodGroup is not there."""
-    snapshot, notes = attempts.snapshot, attempts.notes
+    snapshot, effects = attempts.snapshot, attempts.effects
     pods = order_members(snapshot.waiting_members(*gang.key, attempts.now_ns))
     if not pods:
-        notes.drop_gang(gang.key)
+        effects.drop_gang(gang.key)
         return None
     if attempts.settled:
         pods = [pod for pod in pods if pod.uid not in attempts.settled]
@@ -405,12 +404,12 @@ def whole_gang(gang: WaitingGang, attempts: Attempts, entries: list[Entry]) -> W
             return None
     group = snapshot.pod_group(*gang.key)
     if group is not None:
-        return WholeGang(gang, group, pods, snapshot.quorum(group), attempts, entries)
+        return GangDecision(gang, group, pods, snapshot.quorum(group), attempts, entries)
     for pod in pods:
         if not pod.gated:
             missing = pod.blocker or Verdict(code=Code.POD_GROUP_NOT_FOUND, detail=gang.key[1])
-            notes.say((pod.uid,), missing)
-    notes.sleep_gang(gang.key, Until.TOUCHED)
+            effects.say((pod.uid,), missing)
+    effects.sleep_gang(gang.key, Until.TOUCHED)
     return None
 
 
@@ -422,7 +421,7 @@ def _out_of_place(start: Start, group: PodGroupRecord) -> Verdict | None:
     cause = TopologyCause(
         topology=bound.asked.topology,
         level=bound.asked.required,
-        holder=f"{group.namespace}/{group.name}",
+        owner=f"{group.namespace}/{group.name}",
         subgroup=group.tree.names[node],
         required=pods,
         best=best,
@@ -448,7 +447,7 @@ def _incomplete(start: Start, state: Quorum) -> Verdict:
 
 
 @dataclass(slots=True)
-class WholeLine:
+class SignatureDecision:
     """The gangs of a line in one decision: one of them a turn."""
 
     turns: Turns[GangLine]
@@ -482,7 +481,7 @@ class WholeLine:
 
     def is_settled(self) -> bool:
         """Whether a gang that asks the same could not start: then they sleep on, and say what that one says."""
-        return self.attempts.notes.has_failed(self.turns.of.key.alike)
+        return self.attempts.effects.has_failed(self.turns.of.key.alike)
 
     def decide(self) -> bool:
         """Decide on one gang; return whether there is another turn to come.
@@ -495,7 +494,7 @@ class WholeLine:
         key, before = line.gang(self.turns.take()), len(self.entries)
         if key in self.attempts.settled_gangs:
             return True
-        whole = whole_gang(self.attempts.snapshot.backlog.gang(key), self.attempts, self.entries)
+        whole = whole_gang(self.attempts.snapshot.scheduling_queue.gang(key), self.attempts, self.entries)
         if whole is None:
             return True
         whole.decide()

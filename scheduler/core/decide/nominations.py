@@ -17,7 +17,7 @@ import msgspec
 
 from scheduler.core.decide.allowance import COST_OF_PLACING
 from scheduler.core.decide.attempts import Attempts, planned_use
-from scheduler.core.decide.gang_places import are_in_domains
+from scheduler.core.decide.gang_search import are_in_domains
 from scheduler.core.decide.gang_start import Start
 from scheduler.core.decide.snapshot import obstacle
 from scheduler.core.filters.registry import OK
@@ -25,21 +25,22 @@ from scheduler.core.model.plan import Entry, Gang, GiveUp, Nominate, Placement, 
 from scheduler.core.model.preemption import Ended, Moved, Nomination, Place
 from scheduler.core.model.records import PodGroupRecord, PodRecord
 from scheduler.core.model.verdict import Code, Verdict
+from scheduler.core.nodes.node_usage import Group
 from scheduler.core.nodes.table import GPUS
 from scheduler.core.preemption.need import owner_of
 from scheduler.core.preemption.protection import paused_until_s
 from scheduler.core.queues.accounts import HeldBack
-from scheduler.core.snapshot.node_count import Supposed
-from scheduler.core.snapshot.node_mask import NodeMask, only
+from scheduler.core.snapshot.node_count import NodeMask, Supposed, only
+from wire.units import SECOND_NS
 
 #: These are no reason to end a nomination if others can be found (preemption.py).
 _REVISED: Final = frozenset({Ended.PLACE_GONE, Ended.PLACE_TAKEN})
-#: What keeps a holder for a while only: its nomination stands meanwhile.
+#: What keeps a nominated pod for a while only: its nomination stands meanwhile.
 _FOR_A_WHILE: Final = frozenset({Code.BACKING_OFF, Code.NOT_READ, Code.OWNER_NOT_SEEN})
 
 
 @dataclass(slots=True)
-class Holders:
+class Nominees:
     """Those of one decision. ``entries`` takes what is to be done."""
 
     attempts: Attempts
@@ -48,7 +49,7 @@ class Holders:
     failing: dict[str, Ended] = field(default_factory=dict)
     #: Nominations (ids) that keep places for successors of pods that were moved (nominations.py).
     keeping: Set[str] = frozenset()
-    #: Nominations that are neither over nor served, with what their holders say.
+    #: Nominations that are neither over nor served, with what their nominated pods say.
     _waiting: list[tuple[Nomination, Verdict]] = field(default_factory=list)
     #: Ids of all that were looked at, and of those that need no look before something changes
     #: (scheduling_queue/queue.py).
@@ -58,62 +59,65 @@ class Holders:
     _ending_on: set[str] = field(default_factory=set)
 
     def serve(self) -> None:
-        """Place holders whose places are free, and end the nominations that are over."""
-        nominations, awake = self.attempts.snapshot.commits.nominations, self.attempts.snapshot.backlog.resting.awake
+        """Place nominated pods whose places are free, and end the nominations that are over."""
+        nominations, awake = (
+            self.attempts.snapshot.commits.nominations,
+            self.attempts.snapshot.scheduling_queue.resting.awake,
+        )
         for nomination in nominations.all() if awake is None else nominations.in_order(awake):
             self._looked[nomination.id] = None
             self._serve(nomination)
 
     def _serve(self, nomination: Nomination) -> None:
-        standing = Standing(nomination, self.attempts)
-        because = standing.ended()
+        turn = NominationTurn(nomination, self.attempts)
+        because = turn.ended()
         if self.attempts.snapshot.commits.nominations.is_ending(nomination.id):
-            self._serve_last(standing, because)
+            self._serve_last(turn, because)
             return
-        if because is None and standing.is_to_be_tried:
-            because = self._try(standing)
+        if because is None and turn.is_to_be_tried:
+            because = self._try(turn)
         if because is Ended.BOUND and nomination.id in self.keeping:
             return
         if because in _REVISED:
             self.failing[nomination.id] = because
-            self._waiting.append((nomination, standing.verdict()))
+            self._waiting.append((nomination, turn.verdict()))
         elif because is not None:
-            self._give_up(standing, because)
+            self._give_up(turn, because)
 
-    def _give_up(self, standing: Standing, because: Ended) -> None:
+    def _give_up(self, turn: NominationTurn, because: Ended) -> None:
         """Its charge stays: it is others' when its end is on record, which is not before the next decision."""
-        self._note_ending(standing)
-        self.entries.append(GiveUp(standing.nomination.id, because))
+        self._note_ending(turn)
+        self.entries.append(GiveUp(turn.nomination.id, because))
 
-    def _serve_last(self, standing: Standing, because: Ended | None) -> None:
-        """One that is over: its holders may still have their places, and else their usual turn; no more is decided."""
-        self._note_ending(standing)
-        if because is None and standing.is_to_be_tried:
-            found = standing.placed()
+    def _serve_last(self, turn: NominationTurn, because: Ended | None) -> None:
+        """One that is over: its pods may still get their places, or else have their usual turn; no more is decided."""
+        self._note_ending(turn)
+        if because is None and turn.is_to_be_tried:
+            found = turn.placed()
             if found is not None and not found.waiting:
-                self.entries.extend(standing.settle(found))
+                self.entries.extend(turn.settle(found))
 
-    def _note_ending(self, standing: Standing) -> None:
-        self._ending_on.update(place.node for place, _ in standing.waiting)
+    def _note_ending(self, turn: NominationTurn) -> None:
+        self._ending_on.update(place.node for place, _ in turn.waiting)
 
-    def _try(self, standing: Standing) -> Ended | None:
-        found = standing.placed()
-        is_all_gone = found is None and standing.is_all_gone()
+    def _try(self, turn: NominationTurn) -> Ended | None:
+        found = turn.placed()
+        is_all_gone = found is None and turn.is_all_gone()
         if is_all_gone:
-            found = standing.placed(before_younger=True)
+            found = turn.placed(before_younger=True)
         if found is None:
-            is_kept = any(place.node in self._ending_on for place, _ in standing.waiting)
-            if is_all_gone and not standing.is_in_a_book() and not is_kept:
+            is_kept = any(place.node in self._ending_on for place, _ in turn.waiting)
+            if is_all_gone and not turn.is_in_a_book() and not is_kept:
                 return Ended.PLACE_TAKEN
-            if not is_all_gone and standing.may_rest:
-                self._resting.add(standing.nomination.id)
-            self._waiting.append((standing.nomination, standing.verdict()))
+            if not is_all_gone and turn.may_rest:
+                self._resting.add(turn.nomination.id)
+            self._waiting.append((turn.nomination, turn.verdict()))
             return None
         if found.waiting:
             self.entries.extend(found.retired)
-            self._waiting.append((standing.nomination, Verdict(code=Code.WAITING_FOR_DEVICE, detail=found.waits_on)))
+            self._waiting.append((turn.nomination, Verdict(code=Code.WAITING_FOR_DEVICE, detail=found.waits_on)))
             return None
-        self.entries.extend(standing.settle(found))
+        self.entries.extend(turn.settle(found))
         return None
 
     def conclude(self) -> None:
@@ -122,7 +126,7 @@ class Holders:
         verdicts = {nomination.id: verdict for nomination, verdict in self._waiting}
         placed = {placement.pod_uid for placement in placements(self.entries)}
         gangs = {entry.pod_group for entry in self.entries if isinstance(entry, Gang)}
-        found = {nominations.holders[uid].id for uid in placed if uid in nominations.holders}
+        found = {nominations.nominees[uid].id for uid in placed if uid in nominations.nominees}
         found |= {each for key in gangs for each in nominations.ids_of_gang(*key)}
         at_rest = (each for each in found if each not in self._looked)
         for nomination in nominations.in_order({*verdicts, *at_rest}):
@@ -131,11 +135,11 @@ class Holders:
             else:
                 key = (nomination.namespace, nomination.pod_group) if nomination.pod_group else None
                 uids = [place.pod_uid for place in nomination.places]
-                self.attempts.notes.say(uids, verdicts[nomination.id], key, lasts=True)
-        self.attempts.notes.nominations_looked(each for each in self._looked if each not in self._resting)
+                self.attempts.effects.say(uids, verdicts[nomination.id], key, lasts=True)
+        self.attempts.effects.nominations_looked(each for each in self._looked if each not in self._resting)
 
     def _give_way(self, nomination: Nomination, placed: Set[str]) -> None:
-        """Its holders were placed elsewhere, all or some of them."""
+        """Its nominated pods were placed elsewhere, all or some of them."""
         waits, places = self.attempts.snapshot.commits.nominations.waits, nomination.places
         if all(place.pod_uid in placed for place in places if waits(place.pod_uid)):
             self.attempts.placer.statement.lift(nomination.id, {place.node for place in places})
@@ -143,8 +147,8 @@ class Holders:
 
 
 @dataclass(slots=True)
-class Standing:
-    """One nomination in a decision. ``waiting``: its holders that wait, judged, with their places.
+class NominationTurn:
+    """One nomination in a decision. ``waiting``: its nominated pods that wait, judged, with their places.
 
     ``is_held_back``: whether a place was free, and a queue took no more.
     """
@@ -164,22 +168,22 @@ class Standing:
 
     @property
     def group(self) -> PodGroupRecord | None:
-        """The PodGroup of its holders."""
+        """The PodGroup of its nominated pods."""
         return self.attempts.snapshot.pod_group(self.nomination.namespace, self.nomination.pod_group)
 
     # --- whether it is over --------------------------------------------------------------------------------------
     def ended(self) -> Ended | None:
         """Why it is over on all nodes; None if it is not."""
         snapshot = self.attempts.snapshot
-        holders = [snapshot.pod(place.pod_uid) for place in self.nomination.places]
-        if not self.waiting and any(pod is not None and not pod.node for pod in holders if not _is_going(pod)):
+        nominees = [snapshot.pod(place.pod_uid) for place in self.nomination.places]
+        if not self.waiting and any(pod is not None and not pod.node for pod in nominees if not _is_going(pod)):
             return None  # they are on their way
         if not self.waiting:
-            return Ended.BOUND if any(pod is not None and pod.node for pod in holders) else Ended.HOLDER_GONE
-        if any(map(_is_going, holders)):
-            return Ended.HOLDER_GONE
+            return Ended.BOUND if any(pod is not None and pod.node for pod in nominees) else Ended.NOMINEE_GONE
+        if any(map(_is_going, nominees)):
+            return Ended.NOMINEE_GONE
         if any(map(self._is_kept, (pod for _, pod in self.waiting))):
-            return Ended.HOLDER_KEPT
+            return Ended.NOMINEE_KEPT
         if self._has_failed_claim():
             return Ended.CLAIMS_FAILED
         return self._gang_ended() if self.nomination.pod_group else self._place_ended()
@@ -189,20 +193,20 @@ class Standing:
         return pod.gated or (verdict is not None and verdict.code not in _FOR_A_WHILE)
 
     def _has_failed_claim(self) -> bool:
-        """Whether a claim of a holder could not be bound: nobody is evicted for it now, nor is anything kept for it."""
-        failed = self.attempts.snapshot.room_facts.failed_claims
+        """Whether a claim of a nominated pod could not be bound: it gets no victims now, and no place."""
+        failed = self.attempts.snapshot.preemption_facts.failed_claims
         return paused_until_s((pod for _, pod in self.waiting), failed, self.attempts.wall_s) > 0
 
     def _gang_ended(self) -> Ended | None:
         group, pods = self.group, [pod for _, pod in self.waiting]
         if group is None or group.blocker is not None:
-            return Ended.HOLDER_KEPT
+            return Ended.NOMINEE_KEPT
         state = self.attempts.snapshot.quorum(group)
         if not state.is_met and not state.is_starting and not state.is_reachable(pods):
             return Ended.ASKS_DIFFERENTLY
         bounds = self.attempts.bounds_of(group)
         if isinstance(bounds, Verdict):
-            return None if bounds.code in _FOR_A_WHILE else Ended.HOLDER_KEPT
+            return None if bounds.code in _FOR_A_WHILE else Ended.NOMINEE_KEPT
         position_of = self.attempts.placer.statement.position_of
         places = ((pod.subgroup, position_of.get(place.node)) for place, pod in self.waiting)
         return self._place_ended() if are_in_domains(group.tree, bounds, places) else Ended.PLACE_GONE
@@ -213,7 +217,7 @@ class Standing:
         return None if all(self._takes(place.node, pod) for place, pod in self.waiting) else Ended.PLACE_GONE
 
     def _takes(self, node: str, pod: PodRecord) -> bool:
-        """Whether a holder may be on its node at all: it is there, ready, and no attempt failed there just now."""
+        """Whether a nominated pod may be on its node: the node is ready, and no attempt failed there just now."""
         placer = self.attempts.placer
         position = placer.statement.position_of.get(node)
         if position is None or node in pod.cls.excluded:
@@ -221,7 +225,7 @@ class Standing:
         return any(placer.ranking(way).eligible[position] == OK for way in placer.ways(pod.cls))
 
     def is_in_a_book(self) -> bool:
-        """Whether a holder has an entry left of an attempt that broke off: what it takes is its own, and comes free."""
+        """Whether a nominated pod has an entry left of an attempt that broke off: that is its own, and comes free."""
         reserved_on = self.attempts.snapshot.pods.reserved_on
         return any(
             place.pod_uid in held.book.entries
@@ -242,11 +246,17 @@ class Standing:
                 return False
             groups = snapshot.used(node, Supposed(lifted={self.nomination.id})).groups.values()
             if any(
-                not victims.isdisjoint(group.charges) or (group.id in emptied and group.devices and group.charges)
+                not victims.isdisjoint(group.charges) or (group.id in emptied and self._is_coming_free(group))
                 for group in groups
             ):
                 return False
         return True
+
+    def _is_coming_free(self, group: Group) -> bool:
+        """Whether a device that is to be whole has tenants, and none of them is a pod that stays."""
+        records = self.attempts.snapshot.pods.records
+        there = (records[uid] for uid in group.charges if uid in records)
+        return bool(group.charges) and not any(pod.node and not pod.deleting for pod in there)
 
     @property
     def may_rest(self) -> bool:
@@ -262,7 +272,7 @@ class Standing:
     # --- its places ----------------------------------------------------------------------------------------------
     @property
     def is_to_be_tried(self) -> bool:
-        """Whether its holders may be placed now: nothing keeps them for a while, and they are not starting already."""
+        """Whether its pods may be placed now: nothing keeps them for a while, and they are not starting already."""
         snapshot, now_ns = self.attempts.snapshot, self.attempts.now_ns
         group = self.group if self.nomination.pod_group else None
         if group is not None and not (state := snapshot.quorum(group)).is_met and state.is_starting:
@@ -272,7 +282,7 @@ class Standing:
         return bool(self.waiting) and all(obstacle(snapshot, pod, now_ns)[0] is None for _, pod in self.waiting)
 
     def placed(self, *, before_younger: bool = False) -> Start | None:
-        """Place all holders where it keeps room for them, or where a device has to come back for it; else None.
+        """Place all nominated pods where it keeps room for them, or where a device has to come back for it; else None.
 
         ``before_younger``: what younger nominations keep there is theirs as well. Only a start without waiting is left
         charged.
@@ -347,7 +357,7 @@ class Standing:
             statement.lift(nomination.id, [node])
 
     def _younger_at(self, node: str) -> list[Nomination]:
-        """Those after it that keep a place for a holder there."""
+        """Those after it that keep a place for a nominated pod there."""
         younger = self.attempts.snapshot.commits.nominations.younger_at(node, self.nomination)
         return [nomination for nomination in younger if any(place.node == node for place in nomination.places)]
 
@@ -363,7 +373,7 @@ class Standing:
         self.attempts.placer.statement.lift(self.nomination.id, {place.node for place in self.nomination.places})
 
     def settle(self, start: Start) -> list[Entry]:
-        """Entries of holders that got their places, who have no other turn in this decision."""
+        """Entries of nominated pods that got their places, who have no other turn in this decision."""
         attempts, group = self.attempts, self.group if self.nomination.pod_group else None
         attempts.allowance.spend(self.nomination.namespace, COST_OF_PLACING * len(start.placed))
         if group is None or attempts.snapshot.quorum(group).is_met:
@@ -373,11 +383,11 @@ class Standing:
         return [start.entry(group, attempts)]
 
     def verdict(self) -> Verdict:
-        """What its holders say: how many of its victims are gone."""
+        """What its nominated pods say: how many of its victims are gone."""
         records, nodes = self.attempts.snapshot.pods.records, {place.node for place in self.nomination.places}
         gone = sum(victim.pod_uid not in records for victim in self.nomination.victims)
         return Verdict(
-            code=Code.WAITS_FOR_ROOM,
+            code=Code.WAITS_FOR_VICTIMS,
             present=gone,
             required=len(self.nomination.victims),
             detail=next(iter(nodes)) if len(nodes) == 1 else "",
@@ -388,9 +398,8 @@ def _is_going(pod: PodRecord | None) -> bool:
     return pod is None or pod.deleting or pod.is_elsewhere
 
 
-_S: Final = 1_000_000_000
 #: A place is kept for so long after the pod is gone whose successor it is for.
-KEPT_NS: Final = 60 * _S
+KEPT_NS: Final = 60 * SECOND_NS
 
 _Pair = tuple[Moved, PodRecord]
 
@@ -410,7 +419,7 @@ class Returning:
         snapshot = self.attempts.snapshot
         nominations = snapshot.commits.nominations
         moving = [each for each in nominations.moving if not nominations.is_ending(each.id)]
-        if not moving and not snapshot.backlog.returning:
+        if not moving and not snapshot.scheduling_queue.returning:
             return set()
         gone = {
             each.pod_uid
@@ -418,10 +427,10 @@ class Returning:
             for each in nomination.moved
             if each.pod_uid not in snapshot.pods.records
         }
-        before = snapshot.backlog.returning
+        before = snapshot.scheduling_queue.returning
         self._since = {uid: before.get(uid, self.attempts.now_ns) for uid in sorted(gone)}
         if self._since != before:
-            self.attempts.notes.returning(self._since)
+            self.attempts.effects.returning(self._since)
         waiting = self._waiting(
             {each.owner for nomination in moving for each in nomination.moved if each.pod_uid in gone}
         )
@@ -446,7 +455,7 @@ class Returning:
             pod.deleting
             or pod.gated
             or snapshot.is_spoken_for(pod.uid)
-            or pod.uid in snapshot.commits.nominations.holders
+            or pod.uid in snapshot.commits.nominations.nominees
         ):
             return False
         if pod.pod_group and (group is None or group.blocker is not None):
@@ -508,7 +517,7 @@ class Returning:
 
     # --- what is kept on -----------------------------------------------------------------------------------------
     def _left(self, nomination: Nomination) -> tuple[Moved, ...]:
-        """Places that are still kept: of those who are to go while the holders wait, and of those who went just now."""
+        """Places that are still kept: of victims that are to go while its pods wait, or went just now."""
         is_waited_for = any(
             map(self.attempts.snapshot.commits.nominations.waits, (each.pod_uid for each in nomination.places))
         )
@@ -523,5 +532,5 @@ class Returning:
             return is_waited_for or there.deleting
         is_kept = self.attempts.now_ns < since_ns + KEPT_NS
         if is_kept:
-            self.attempts.notes.wake_at(since_ns + KEPT_NS, moved.pod_uid)
+            self.attempts.effects.wake_at(since_ns + KEPT_NS, moved.pod_uid)
         return is_kept

@@ -17,9 +17,9 @@ import numpy as np
 from gpu.bind_request import PlannedDevice
 from gpu.request import MemoryAsk, SharedAsk
 from gpu.share import NANO_PER_DEVICE
-from scheduler.core.assumed.slow_nodes import Doubt
+from scheduler.core.assumed.attempts import Doubt
 from scheduler.core.decide.snapshot import Snapshot
-from scheduler.core.devices.device_choice import choose_answered, choose_devices, new_groups, without_silent
+from scheduler.core.devices.device_fit import choose_answered, choose_devices, new_groups, without_silent
 from scheduler.core.filters.registry import OK
 from scheduler.core.model.devices import ClaimChoice, DeviceRefusal
 from scheduler.core.model.plan import Alone, Attempt, Bind, Hold, Join, Placement, Prepare, Retire
@@ -32,9 +32,9 @@ from scheduler.core.nodes.table import CPU, GPUS, IDLE, LEAVING, MEMORY, Bools, 
 from scheduler.core.nodes.volume_statement import Refusal
 from scheduler.core.queues.use import charge_of
 from scheduler.core.scheduling_queue.hints import asks_others
-from scheduler.core.scores.binpack import BINPACK
+from scheduler.core.scores.packing import BINPACK
 from scheduler.core.scores.ranking import Ranking
-from scheduler.core.snapshot.node_mask import NodeMask, all_but
+from scheduler.core.snapshot.node_count import NodeMask, all_but
 from scheduler.core.snapshot.statement import NOTHING_CHOSEN, Chosen, Part, Room, Statement
 
 
@@ -113,7 +113,7 @@ _MOST_SIZES: Final = 7
 class Placer:
     """Places pods on a statement of what a snapshot shows.
 
-    ``doubts``: nodes that come last (slow_nodes.py), by default those of the snapshot.
+    ``doubts``: nodes that come last (assumed/attempts.py), by default those of the snapshot.
     """
 
     __slots__ = ("_masks", "_opening", "_rankings", "_snapshot", "_ways", "statement")

@@ -23,8 +23,8 @@ import msgspec
 
 from scheduler.core.decide.allowance import FURTHER, Allowance, cost_beside, cost_of_search, cost_of_whole
 from scheduler.core.decide.attempts import Attempts
-from scheduler.core.decide.charging import Charging
-from scheduler.core.decide.nominations import Standing
+from scheduler.core.decide.charging import Charging, OnPaper, preemption_trial
+from scheduler.core.decide.nominations import NominationTurn
 from scheduler.core.decide.preemption_needs import (
     HeldBackItems,
     Looks,
@@ -35,26 +35,35 @@ from scheduler.core.decide.preemption_needs import (
     pause_ns,
     pod_need,
 )
-from scheduler.core.decide.preemption_trial import OnPaper, room_trial
-from scheduler.core.decide.reserved_nodes import Berthing
+from scheduler.core.decide.reserved_nodes import ReserveStep
 from scheduler.core.model.plan import Entry, GiveUp
-from scheduler.core.model.preemption import Action, Ended, Found, Moves, Nomination, NoMoves, NoRoom, RoomSettings
+from scheduler.core.model.preemption import (
+    Action,
+    Ended,
+    Found,
+    Moves,
+    Nomination,
+    NoMoves,
+    NoVictims,
+    PreemptionSettings,
+)
 from scheduler.core.model.quota import WITHOUT_END
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.settings import Strategy
 from scheduler.core.model.steps import Steps
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.nodes.ledger import Capacity
-from scheduler.core.preemption.consolidation import Movers, find_moves
+from scheduler.core.preemption.consolidation import Movers, disturbing, find_moves
 from scheduler.core.preemption.need import Need
 from scheduler.core.preemption.protection import next_end_s
 from scheduler.core.preemption.trial import Trial
 from scheduler.core.queues.order import QueueOrder
-from scheduler.core.queues.tree import Tree, TreeQueue
+from scheduler.core.queues.tree import TreeQueue
 from scheduler.core.scheduling_queue.gang_signatures import LineKey
-from scheduler.core.scheduling_queue.messages import Key
 from scheduler.core.scheduling_queue.queue import SchedulingQueue
-from scheduler.core.scheduling_queue.signatures import NeedKey, Passed, Refused, RoomMemo, ShapeKey, Stamp
+from scheduler.core.scheduling_queue.signatures import NeedKey, Passed, PreemptionMemo, Refused, ShapeKey, Stamp
+from scheduler.core.scheduling_queue.verdicts import Key
+from wire.units import SECOND_NS
 
 
 @dataclass(slots=True)
@@ -71,23 +80,25 @@ class MovesOfLook:
 
     def is_known(self, need: Need, trial: Trial, off: frozenset[str]) -> bool:
         """Whether no group can be moved for a need that asks the same. ``off``: nodes that it is kept off."""
-        return _asked(need, trial.accounts.tree, off) in self._none
+        return _asked(need, trial, off) in self._none
 
     def find(self, need: Need, trial: Trial, off: frozenset[str]) -> Moves | NoMoves:
         """Search for one need."""
         if self._movers is None:
             self._movers = Movers(trial)
         found = find_moves(need, trial, movers=self._movers)
-        if isinstance(found, NoMoves) and (asked := _asked(need, trial.accounts.tree, off)) is not None:
+        if isinstance(found, NoMoves) and (asked := _asked(need, trial, off)) is not None:
             self._none.add(asked)
         return found
 
 
-def _asked(need: Need, tree: Tree, off: frozenset[str]) -> Hashable:
+def _asked(need: Need, trial: Trial, off: frozenset[str]) -> Hashable:
     """What an answer depends on, as long as nothing is charged; None where it depends on the pods themselves.
 
-    Without a limit a queue takes every need that can be preempted, and one that can't has nobody moved for it.
+    Without a limit a queue within its share takes every need that can be preempted, and one that can't has nobody moved
+    for it.
     """
+    tree = trial.accounts.tree
     if need.delay_ns > 0 or need.has_places:
         return None
     if any(pod.cls.rules is not None or pod.alone or pod.unbound_claims for pod in need.pods):
@@ -96,6 +107,7 @@ def _asked(need: Need, tree: Tree, off: frozenset[str]) -> Hashable:
     if isinstance(leaf, Verdict):
         return None
     is_limited = any(tree.queues[number].record.limit != WITHOUT_END for number in leaf.path)
+    is_limited = is_limited or not disturbing(need, trial).is_entitled
     _, priority, *form = need.form
     return need.queue if is_limited else "", priority, off, tuple(form)
 
@@ -128,20 +140,20 @@ class Revising:
                 self.charging.entries.append(GiveUp(nomination.id, failing[nomination.id]))
 
     def _is_revised(self, nomination: Nomination, allowance: Allowance) -> bool:
-        standing = Standing(nomination, self.attempts)
+        standing = NominationTurn(nomination, self.attempts)
         standing.lift()
         times = self.revised[nomination.id] = self.revised.get(nomination.id, 0) + 1
         need = self._need(standing)
         if need is None or times > MOST or nomination.action is Action.MOVE:
             return False
-        found = self.attempts.snapshot.room_for(need, self.trial, Action.RECLAIM, Action.PREEMPT)
+        found = self.attempts.snapshot.victims_for(need, self.trial, Action.RECLAIM, Action.PREEMPT)
         snapshot = self.attempts.snapshot
         allowance.spend(nomination.namespace, cost_of_search(snapshot) + cost_beside(snapshot, found))
         records = self.attempts.snapshot.pods.records
         still = [each for each in nomination.victims if each.pod_uid in records and each.pod_uid not in self.stuck]
         return isinstance(found, Found) and self.charging.take(need, found, standing=nomination, still=still)
 
-    def _need(self, standing: Standing) -> Need | None:
+    def _need(self, standing: NominationTurn) -> Need | None:
         nomination = standing.nomination
         group = standing.group if nomination.pod_group else None
         if not standing.waiting or (nomination.pod_group and group is None):
@@ -154,9 +166,8 @@ class Revising:
         return gang_need((nomination.namespace, nomination.pod_group), self.attempts)
 
 
-_S: Final = 1_000_000_000
 #: Victims are counted on for their grace period, up to the longest that is set, and this.
-STAYING_NS: Final = 60 * _S
+STAYING_NS: Final = 60 * SECOND_NS
 #: The most equal needs that are searched for together.
 _TOGETHER: Final = 256
 #: What it costs to see that one needs no room, and for each of its pods.
@@ -165,10 +176,10 @@ _PASSING_EACH: Final = 10
 
 
 @dataclass(slots=True)
-class Making:
+class PreemptionPhase:
     """One decision's. ``entries`` takes nominations, and has what was decided before.
 
-    ``failing``: standing nominations (ids) that don't come about as they are, and why. ``berthing``: nodes that are
+    ``failing``: standing nominations (ids) that don't come about as they are, and why. ``reserve_step``: nodes that are
     kept.
     """
 
@@ -176,7 +187,7 @@ class Making:
     entries: list[Entry]
     wall_s: int
     failing: dict[str, Ended]
-    berthing: Berthing
+    reserve_step: ReserveStep
     trial: Trial = field(init=False)
     charging: Charging = field(init=False)
     _stamp: Stamp = field(init=False)
@@ -192,15 +203,18 @@ class Making:
 
     def run(self) -> Steps[None]:
         """Look for room, if it is time to."""
-        backlog, now_ns = self.attempts.snapshot.backlog, self.attempts.now_ns
-        memo, self._stamp = backlog.room.without_answers_to(backlog.ask_anew), self._stamp_now()
-        every_ns = self._settings.every_ns
-        if memo.looked_ns is not None and memo.looked_ns <= now_ns < memo.looked_ns + every_ns:
+        scheduling_queue, now_ns = self.attempts.snapshot.scheduling_queue, self.attempts.now_ns
+        memo, self._stamp = (
+            scheduling_queue.preemption.without_answers_to(scheduling_queue.retry_preemption),
+            self._stamp_now(),
+        )
+        interval_ns = self._settings.interval_ns
+        if memo.looked_ns is not None and memo.looked_ns <= now_ns < memo.looked_ns + interval_ns:
             has_changed = self._stamp != memo.stamp or bool(self.failing)
-            self._wait(memo, memo.looked_ns + every_ns, has_changed=has_changed)
+            self._wait(memo, memo.looked_ns + interval_ns, has_changed=has_changed)
             return
         self._capacity = Capacity.of(self.attempts.snapshot.ledger, memo.capacity)
-        self._too_large = {*memo.too_large} & backlog.shape_keys if self._capacity is memo.capacity else set()
+        self._too_large = {*memo.too_large} & scheduling_queue.shape_keys if self._capacity is memo.capacity else set()
         self._looks = Looks.of(memo, now_ns, (self._stamp, (self._capacity.version,)))
         held = HeldBackItems.of(self.attempts, self._looks)
         found = list(needs_left(self.attempts, self.entries, held, besides=self._too_large))
@@ -213,12 +227,12 @@ class Making:
         if any(need.has_others for need in due):
             self._times.append(now_ns)
         if found and (end_s := self._next_end_s()):
-            self._times.append(now_ns + (end_s - self.wall_s) * _S)
+            self._times.append(now_ns + (end_s - self.wall_s) * SECOND_NS)
         if due or self.failing:
             yield from self._look(due)
         next_ns = self._next_ns(keys | held.freeable())
-        self.attempts.notes.room_looked(
-            RoomMemo(
+        self.attempts.effects.preemption_looked(
+            PreemptionMemo(
                 now_ns,
                 self._stamp,
                 self._refused,
@@ -233,21 +247,21 @@ class Making:
 
     def _next_end_s(self) -> int:
         """When the next one of those ends for which pods take from nobody (wall clock); 0: there is none."""
-        facts = self.attempts.snapshot.room_facts
+        facts = self.attempts.snapshot.preemption_facts
         ends = (next_end_s(facts.failed_claims, self.wall_s), *facts.takers_wait.values())
         return min((at_s for at_s in ends if at_s > self.wall_s), default=0)
 
     @property
-    def _settings(self) -> RoomSettings:
-        return self.attempts.snapshot.room_facts.settings
+    def _settings(self) -> PreemptionSettings:
+        return self.attempts.snapshot.preemption_facts.settings
 
     def _patience_ns(self, victim: PodRecord) -> int:
-        """For how long a victim is waited for: nobody keeps a holder waiting by a grace period of a year."""
-        return min(victim.grace_s, self._settings.longest_grace_s) * _S + STAYING_NS
+        """For how long a victim is waited for: nobody keeps a nominated pod waiting by a grace period of a year."""
+        return min(victim.grace_s, self._settings.longest_victim_grace_s) * SECOND_NS + STAYING_NS
 
     def _since_ns(self, pod: PodRecord) -> int | None:
         """Since when a pod is waited for: it is terminating, or its eviction was tried; None: it was not yet."""
-        asked = self.attempts.snapshot.room_facts.asked
+        asked = self.attempts.snapshot.preemption_facts.asked
         is_waited_for = pod.deleting or asked is None or pod.uid in asked
         return self._leaving.setdefault(pod.uid, self.attempts.now_ns) if is_waited_for else None
 
@@ -261,19 +275,19 @@ class Making:
             queues.sums.version,
             queues.tree_version,
             snapshot.residents.changes,
-            snapshot.room_facts.version,
+            snapshot.preemption_facts.version,
         )
 
-    def _wait(self, memo: RoomMemo, at_ns: int, *, has_changed: bool) -> None:
+    def _wait(self, memo: PreemptionMemo, at_ns: int, *, has_changed: bool) -> None:
         """Leave everything as it is until the time has come."""
         next_ns = at_ns if has_changed else memo.next_ns
         if next_ns is not None:
             next_ns = max(at_ns, next_ns)
-        backlog = self.attempts.snapshot.backlog
-        is_idle = not backlog.gangs() and next(backlog.shapes(), None) is None
+        scheduling_queue = self.attempts.snapshot.scheduling_queue
+        is_idle = not scheduling_queue.gangs() and next(scheduling_queue.shapes(), None) is None
         if is_idle:  # no look may follow that forgets them
             memo = msgspec.structs.replace(memo, refused={}, passed={}, too_large=frozenset())
-        self.attempts.notes.room_looked(msgspec.structs.replace(memo, next_ns=next_ns))
+        self.attempts.effects.preemption_looked(msgspec.structs.replace(memo, next_ns=next_ns))
 
     def _is_due(self, need: Needing) -> bool:
         """Whether a need is searched for: its answer may be another one, or was given to a less urgent one."""
@@ -287,10 +301,10 @@ class Making:
         refused = [each for key, each in self._refused.items() if key in searchable]
         times = [*self._times, *(each.again_ns for each in refused if each.again_ns is not None)]
         times += (each.at_ns + pause_ns(each) for each in refused if self._looks.may_differ(each))
-        return max(min(times), self.attempts.now_ns + self._settings.every_ns) if times else None
+        return max(min(times), self.attempts.now_ns + self._settings.interval_ns) if times else None
 
     # --- who -----------------------------------------------------------------------------------------------------
-    def _note_victims(self, memo: RoomMemo) -> None:
+    def _note_victims(self, memo: PreemptionMemo) -> None:
         """Note since when victims are to go, and which nominations wait for one that does not."""
         snapshot, now_ns = self.attempts.snapshot, self.attempts.now_ns
         self._leaving = {uid: at_ns for uid, at_ns in memo.leaving.items() if uid in snapshot.pods.records}
@@ -319,18 +333,18 @@ class Making:
     def _waited_for(self) -> Iterator[PodRecord]:
         """Bound pods that are terminating, or whose eviction was tried: not all victims of all nominations."""
         snapshot = self.attempts.snapshot
-        asked, victims = snapshot.room_facts.asked, snapshot.commits.nominations.victims
+        asked, victims = snapshot.preemption_facts.asked, snapshot.commits.nominations.victims
         tried = victims if asked is None else filter(victims.__contains__, sorted(asked))
         records = map(snapshot.pods.records.get, dict.fromkeys((*tried, *snapshot.pods.terminating)))
         return (pod for pod in records if pod is not None and pod.node)
 
     def _look(self, due: Sequence[Needing]) -> Steps[None]:
         """Search for those that are due: reclaim for all of them first, then preempt for those that are left."""
-        facts = self.attempts.snapshot.room_facts
+        facts = self.attempts.snapshot.preemption_facts
         nominations = self.attempts.snapshot.commits.nominations
-        # A holder of a gang may be bound before the others are: its nomination stands, and nobody else has it.
-        self.charging = Charging(self.attempts, self.entries, {*nominations.victims, *nominations.holders})
-        self.trial = room_trial(
+        # A nominated pod of a gang may be bound before the others are: its nomination stands, and nobody else has it.
+        self.charging = Charging(self.attempts, self.entries, {*nominations.victims, *nominations.nominees})
+        self.trial = preemption_trial(
             self.attempts,
             wall_s=self.wall_s,
             taken=self.charging.taken,
@@ -357,7 +371,7 @@ class Making:
             if pod is None or not pod.node:
                 continue
             since_ns = self._since_ns(pod)
-            patience_ns = self._patience_ns(pod) if pod.uid in victims else self._settings.leaving_ns
+            patience_ns = self._patience_ns(pod) if pod.uid in victims else self._settings.releasing_threshold_ns
             if since_ns is not None and now_ns >= since_ns + patience_ns:
                 stuck.add(pod.uid)
             elif pod.node in there.position_of:
@@ -392,7 +406,7 @@ class Making:
         if need is None or need.paused_until_s:
             self._pass_over(first, allowance)
             return True
-        off = self.berthing.alike(need)[1]
+        off = self.reserve_step.alike(need)[1]
         if need.own_until_s or of_look.is_known(need, self.trial, off):
             allowance.spend(first.namespace, _PASSING + _PASSING_EACH * first.members())
             return False
@@ -456,12 +470,12 @@ class Making:
             self._pass_over(first, allowance)
             return True
         allowance.spend(first.namespace, cost)
-        need, off = self.berthing.alike(need)
+        need, off = self.reserve_step.alike(need)
         yield cost
-        answer = yield from self.attempts.snapshot.finding_room(need, self.trial, action)
+        answer = yield from self.attempts.snapshot.finding_victims(need, self.trial, action)
         if isinstance(answer, Found) and not _is_beside(answer, off):
             allowance.spend(first.namespace, cost)
-            answer = yield from self.attempts.snapshot.finding_room(need, self._trial_beside(off), action)
+            answer = yield from self.attempts.snapshot.finding_victims(need, self._trial_beside(off), action)
         taken = self.charging.take_each(need, answer) if isinstance(answer, Found) else 0
         allowance.spend(first.namespace, cost_beside(self.attempts.snapshot, answer, needs=len(need.all)))
         if taken:
@@ -470,7 +484,7 @@ class Making:
             if first.has_more:
                 self._times.append(self.attempts.now_ns)
             return True
-        self._refuse(first, answer if isinstance(answer, NoRoom) else NoRoom())
+        self._refuse(first, answer if isinstance(answer, NoVictims) else NoVictims())
         return False
 
     def _pass_over(self, first: Needing, allowance: Allowance) -> None:
@@ -483,10 +497,12 @@ class Making:
     def _trial_beside(self, off: frozenset[str]) -> Trial:
         """A trial on nodes that are not kept for others; nobody is moved to any that are kept."""
         all_but = self.attempts.placer.all_but
-        kept = frozenset(name for berth in self.attempts.snapshot.backlog.berths.of for name in berth.nodes)
+        kept = frozenset(
+            name for reserve in self.attempts.snapshot.scheduling_queue.reserves.of for name in reserve.nodes
+        )
         return replace(self.trial, paper=OnPaper(self.attempts, all_but(off), all_but(kept)))
 
-    def _refuse(self, first: Needing, answer: NoRoom) -> None:
+    def _refuse(self, first: Needing, answer: NoVictims) -> None:
         key, rank = first.key, first.rank
         self._passed.pop(key, None)
         now_ns, before = self.attempts.now_ns, self._refused.get(key)
@@ -494,7 +510,7 @@ class Making:
             self._too_large.add(key)
             self._refused[key] = Refused((self._capacity.version,), now_ns, answer)
             return
-        again_ns = now_ns + max(1, answer.until_s - self.wall_s) * _S if answer.until_s else None
+        again_ns = now_ns + max(1, answer.until_s - self.wall_s) * SECOND_NS if answer.until_s else None
         if before is not None and before.at_ns == now_ns:  # by the action before
             answer = msgspec.structs.replace(
                 answer,
@@ -524,29 +540,29 @@ MOST_NS: Final = 1_000_000_000
 _NEWS_HELD_BACK: Final = frozenset({Code.NO_NODE_FITS, Code.GANG_INCOMPLETE})
 
 
-class Unsearched:
+class DelayedConditions:
     """Whose news is held back, and since when."""
 
     def __init__(self) -> None:
         self._since_ns: dict[str, int] = {}
 
-    def held(self, backlog: SchedulingQueue, now_ns: int) -> frozenset[str]:
+    def held(self, scheduling_queue: SchedulingQueue, now_ns: int) -> frozenset[str]:
         """Pods (UIDs) that are not told their news yet. To be asked once after each decision."""
         before, self._since_ns = self._since_ns, {}
-        next_ns = backlog.room.next_ns
+        next_ns = scheduling_queue.preemption.next_ns
         if next_ns is None or next_ns > now_ns + MOST_NS:
             return frozenset()
-        refused = backlog.room.refused
-        for uid, verdict, item in backlog.said.untold():
+        refused = scheduling_queue.preemption.refused
+        for uid, verdict, item in scheduling_queue.said.untold():
             since_ns = before.get(uid, now_ns)
             is_new = since_ns <= now_ns < since_ns + MOST_NS
-            if is_new and verdict.code in _NEWS_HELD_BACK and _need_of(backlog, item) not in refused:
+            if is_new and verdict.code in _NEWS_HELD_BACK and _need_of(scheduling_queue, item) not in refused:
                 self._since_ns[uid] = since_ns
         return frozenset(self._since_ns)
 
 
-def _need_of(backlog: SchedulingQueue, item: Key | ShapeKey | None) -> NeedKey:
+def _need_of(scheduling_queue: SchedulingQueue, item: Key | ShapeKey | None) -> NeedKey:
     """What the need of a shape or of a gang is known by."""
     if item is None or isinstance(item, ShapeKey):
         return item
-    return backlog.lines.line_of(item) or item
+    return scheduling_queue.lines.line_of(item) or item

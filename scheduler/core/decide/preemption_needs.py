@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from scheduler.core.decide.attempts import Attempts, asked_amounts, asked_use, least_amounts
 from scheduler.core.decide.snapshot import obstacle
-from scheduler.core.groups.surplus import Surplus
+from scheduler.core.groups.quorum import Surplus
 from scheduler.core.model.plan import Entry, placements
 from scheduler.core.model.priority_order import Candidate, Rank, order_members
 from scheduler.core.model.quota import Resources
@@ -38,25 +38,26 @@ from scheduler.core.scheduling_queue.effects import (
     GangHeldBack,
     GangKeptOff,
     GangLeft,
+    GangQueued,
     GangSlept,
-    LinedUp,
     ShapeHeldBack,
     ShapeKeptOff,
 )
 from scheduler.core.scheduling_queue.gang_signatures import GangLine, Lined, LineKey, Until
 from scheduler.core.scheduling_queue.held_back import Item
-from scheduler.core.scheduling_queue.messages import Key
 from scheduler.core.scheduling_queue.signatures import (
     NeedKey,
     Passed,
+    PreemptionMemo,
     Ranked,
     Refused,
-    RoomMemo,
     Shape,
     ShapeKey,
     Stamp,
     Turns,
 )
+from scheduler.core.scheduling_queue.verdicts import Key
+from wire.units import SECOND_NS
 
 _NOBODY: Set[str] = frozenset()
 
@@ -150,7 +151,7 @@ def _is_ready(pod: PodRecord, attempts: Attempts) -> bool:
 
 def _paused(need: Need, pods: Sequence[PodRecord], attempts: Attempts) -> Need:
     """The need with until when it takes from nobody, or from no other namespace. ``pods``: as they are judged."""
-    facts, wall_s = attempts.snapshot.room_facts, attempts.wall_s
+    facts, wall_s = attempts.snapshot.preemption_facts, attempts.wall_s
     until_s = paused_until_s(pods, facts.failed_claims, wall_s)
     own_until_s = facts.takers_wait.get(pods[0].namespace, 0)
     own_until_s = own_until_s if own_until_s > wall_s else 0
@@ -164,9 +165,8 @@ def _may_start(pods: Sequence[PodRecord], attempts: Attempts) -> bool:
 
 
 _MS: Final = 1_000_000
-_S: Final = 1_000_000_000
 #: So often it is looked for at most for a need that was refused.
-AGAIN_NS: Final = 1 * _S
+AGAIN_NS: Final = 1 * SECOND_NS
 #: A need is looked at again so much later for each pod that its search placed.
 _PAUSE_NS: Final = 5 * _MS
 #: When a need was looked at that never was.
@@ -175,7 +175,7 @@ _NEVER_NS: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Looks:
-    """As of before a look at ``now_ns``. ``refused`` and ``passed`` as in RoomMemo; ``stamps``: those that still hold.
+    """As of before a look at ``now_ns``. ``refused``, ``passed``: as in PreemptionMemo; ``stamps``: those still valid.
 
     Without ``stamps`` everything is due.
     """
@@ -186,7 +186,7 @@ class Looks:
     passed: Mapping[NeedKey, Passed] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, memo: RoomMemo, now_ns: int = 0, stamps: tuple[Stamp, ...] = ()) -> Looks:
+    def of(cls, memo: PreemptionMemo, now_ns: int = 0, stamps: tuple[Stamp, ...] = ()) -> Looks:
         """Read what is remembered."""
         return cls(now_ns, stamps, memo.refused, memo.passed)
 
@@ -242,7 +242,7 @@ class HeldBackItems:
     def of(cls, attempts: Attempts, looks: Looks) -> HeldBackItems:
         """Those that sleep after a decision. ``looks``: when they were looked at last."""
         found = cls(attempts, looks)
-        for item, use, rank in _standing(attempts):
+        for item, use, rank in _held_back_items(attempts):
             found.lines.setdefault(use, []).append((rank, item))
         return found
 
@@ -296,23 +296,23 @@ def _kind(item: Item, rank: Rank, attempts: Attempts) -> Hashable:
     group = attempts.snapshot.pod_groups.get(item)
     if group is None or group.delay_ns > 0:  # each has its own time
         return item
-    classes = attempts.snapshot.backlog.gang(item).classes
+    classes = attempts.snapshot.scheduling_queue.gang(item).classes
     return rank.minus_priority, item[0], classes, group.minimum, group.tree, group.levels
 
 
-def _standing(attempts: Attempts) -> Iterator[tuple[Item, Use, Rank]]:
-    backlog, now = attempts.snapshot.backlog, dict[Item, tuple[Use, Rank]]()
-    for note in attempts.notes.taken:
+def _held_back_items(attempts: Attempts) -> Iterator[tuple[Item, Use, Rank]]:
+    scheduling_queue, now = attempts.snapshot.scheduling_queue, dict[Item, tuple[Use, Rank]]()
+    for note in attempts.effects.taken:
         match note:
             case GangHeldBack(key=key, use=use, rank=rank):
                 now[key] = use, rank
             case ShapeHeldBack(key=shape):
-                ranks = (rank for rank in backlog.shape(shape).ranks() if rank.uid not in note.served)
+                ranks = (rank for rank in scheduling_queue.shape(shape).ranks() if rank.uid not in note.served)
                 if (first := min(ranks, default=None)) is not None:
                     now[shape] = note.held.use, first
             case _:
                 pass
-    for item, use, rank in backlog.quota_sleepers.standing():
+    for item, use, rank in scheduling_queue.over_quota.waiting():
         if item not in now:
             yield item, use, rank
     yield from ((item, use, rank) for item, (use, rank) in now.items())
@@ -480,7 +480,7 @@ def needs_left(
     *,
     besides: Set[ShapeKey] = frozenset(),
 ) -> Iterator[Needing]:
-    """All that wait for room on nodes after a decision has done ``entries``, but for holders of nominations.
+    """All that wait for room on nodes after a decision has done ``entries``, but for nominated pods of nominations.
 
     ``held``: those that their queues hold back, of which one of each line comes that is due. ``besides``:
     shapes that are not looked at.
@@ -489,7 +489,7 @@ def needs_left(
     placed = {placement.pod_uid for placement in placements(entries)}
     gangs = {(pod.namespace, pod.pod_group) for pod in map(snapshot.pod, placed) if pod and pod.pod_group}
     nominations = snapshot.commits.nominations
-    served, served_gangs = placed | nominations.holders.keys(), gangs | nominations.gangs
+    served, served_gangs = placed | nominations.nominees.keys(), gangs | nominations.gangs
     return needs(attempts, served, served_gangs, held, besides=besides)
 
 
@@ -507,7 +507,7 @@ def needs(
     ``served``: pods (UIDs) that need none any more; ``served_gangs``: of which there are some. The others as in
     ``needs_left``.
     """
-    backlog, sleeping = attempts.snapshot.backlog, held.items()
+    scheduling_queue, sleeping = attempts.snapshot.scheduling_queue, held.items()
     yield from (_of_shape(Turns(shape, served), attempts) for shape in _shapes(attempts, sleeping, besides))
     lines, apart = _gangs(attempts)
     for line in lines:
@@ -516,12 +516,12 @@ def needs(
 
     def is_waiting(item: Item) -> bool:
         if isinstance(item, ShapeKey):
-            return not served >= backlog.shape(item).uids
+            return not served >= scheduling_queue.shape(item).uids
         return _is_waiting(item, attempts, served, served_gangs)
 
     for item, has_others in held.firsts(is_waiting):
         if isinstance(item, ShapeKey):
-            needing = _of_shape(Turns(backlog.shape(item), served), attempts, has_more=True)
+            needing = _of_shape(Turns(scheduling_queue.shape(item), served), attempts, has_more=True)
         else:
             needing = _of_gang(item, attempts, served)
         needing.has_others = has_others
@@ -532,12 +532,12 @@ def needs(
 
 
 def _shapes(attempts: Attempts, sleeping: Set[Item], besides: Set[ShapeKey]) -> Iterator[Shape]:
-    """Shapes that fit nowhere, neither for their queues nor for berths."""
-    backlog = attempts.snapshot.backlog
-    off = {note.key for note in attempts.notes.taken if isinstance(note, ShapeKeptOff)}
-    for shape in map(backlog.shape, filterfalse(besides.__contains__, backlog.shape_keys)):
-        is_asleep = shape.key in sleeping or shape.key in off or shape.key in backlog.kept_off
-        if not is_asleep and attempts.notes.kept(shape.key.cls) is not None:
+    """Shapes that fit nowhere, neither for their queues nor for node reserves."""
+    scheduling_queue = attempts.snapshot.scheduling_queue
+    off = {note.key for note in attempts.effects.taken if isinstance(note, ShapeKeptOff)}
+    for shape in map(scheduling_queue.shape, filterfalse(besides.__contains__, scheduling_queue.shape_keys)):
+        is_asleep = shape.key in sleeping or shape.key in off or shape.key in scheduling_queue.kept_off
+        if not is_asleep and attempts.effects.kept(shape.key.cls) is not None:
             yield shape
 
 
@@ -555,11 +555,11 @@ def _gangs(attempts: Attempts) -> tuple[list[GangLine], list[Key]]:
 
     So a gang that is decided on again and fails is known by its line in this look as in the next one.
     """
-    backlog = attempts.snapshot.backlog
-    apart, lined = dict.fromkeys(backlog.gangs_for_room()), dict[Key, Lined]()
-    for note in attempts.notes.taken:
+    scheduling_queue = attempts.snapshot.scheduling_queue
+    apart, lined = dict.fromkeys(scheduling_queue.gangs_for_preemption()), dict[Key, Lined]()
+    for note in attempts.effects.taken:
         match note:
-            case LinedUp(lined=each):
+            case GangQueued(lined=each):
                 apart.pop(each.key, None)
                 lined[each.key] = each
             case GangSlept(key=key) | GangHeldBack(key=key) | GangKeptOff(key=key) | GangGone(key=key):
@@ -574,7 +574,7 @@ def _gangs(attempts: Attempts) -> tuple[list[GangLine], list[Key]]:
                 pass
     new = defaultdict[LineKey, list[Lined]](list)
     for each in lined.values():
-        if each.key not in backlog.lines:
+        if each.key not in scheduling_queue.lines:
             new[each.line].append(each)
-    lines = [line.with_all(new.pop(line.key, ())) for line in backlog.lines.all()]
+    lines = [line.with_all(new.pop(line.key, ())) for line in scheduling_queue.lines.all()]
     return [*lines, *(GangLine(key, each[0].needed).with_all(each) for key, each in new.items())], list(apart)

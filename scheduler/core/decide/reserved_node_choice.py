@@ -12,23 +12,22 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from scheduler.core.decide.attempts import Attempts
-from scheduler.core.decide.charging import Charging
-from scheduler.core.decide.gang_places import PlaceBound, are_in_domains
-from scheduler.core.decide.preemption_trial import OnPaper
+from scheduler.core.decide.charging import Charging, OnPaper
+from scheduler.core.decide.gang_search import PlaceBound, are_in_domains
 from scheduler.core.filters.registry import OK
 from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.nodes.table import GPUS, Bools, Int64s
 from scheduler.core.preemption.need import Need
-from scheduler.core.snapshot.node_mask import only
+from scheduler.core.snapshot.node_count import only
 from scheduler.core.topology.topologies import Domain
 from wire import names
 
 
 @dataclass(slots=True)
 class Choice:
-    """One decision's. ``taken``: nodes of other berths."""
+    """One decision's. ``taken``: nodes of other node reserves."""
 
     attempts: Attempts
     taken: Set[str]
@@ -44,7 +43,7 @@ class Choice:
         self._used = table.total[counted].sum(axis=0) - table.free[counted].sum(axis=0)
 
     def most(self, percent: int) -> int:
-        """How many GPUs all berths may have: the percentage given, and at least one node."""
+        """How many GPUs all node reserves may have: the percentage given, and at least one node."""
         return max(int(self.gpus.sum()) * percent // 100, int(self.gpus.max(initial=0)))
 
     def gpus_of(self, nodes: Sequence[str]) -> int:
@@ -93,7 +92,7 @@ class Choice:
         return there
 
     def _candidates(self, need: Need, most: int) -> list[str]:
-        """Nodes with GPUs that may take a pod of a need, the least used first, as many as a berth may have."""
+        """Nodes with GPUs that may take a pod of a need, the least used first, as many as a node reserve may have."""
         statement = self.attempts.placer.statement
         there = self._eligible(need) & (self.gpus > 0)
         there &= ~only(self.taken, statement.position_of)

@@ -24,13 +24,14 @@ from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.priority_order import Candidate, Rank
 from scheduler.core.model.quota import NOTHING, Resources
 from scheduler.core.model.records import PodRecord
-from scheduler.core.model.verdict import BerthCause, Code, Verdict
+from scheduler.core.model.verdict import Code, ReserveCause, Verdict
 from scheduler.core.preemption.need import Need
 from scheduler.core.queues import reserved_nodes as rules
-from scheduler.core.queues.reserved_nodes import UNKNOWN, Berth, Berths, Refused
+from scheduler.core.queues.reserved_nodes import UNKNOWN, NodeReserve, NodeReserves, Refused
 from scheduler.core.queues.tree import TreeQueue
 from scheduler.core.queues.use import held, queue_of
 from wire import rfc3339
+from wire.units import SECOND_NS
 
 
 def is_entitled(attempts: Attempts, need: Need, queue: TreeQueue, rank: Rank) -> bool:
@@ -61,7 +62,7 @@ def _behind(attempts: Attempts, queue: TreeQueue, rank: Rank) -> Resources:
 def free_s(attempts: Attempts, queue: str, nodes: Sequence[str]) -> int:
     """When the last pod on these nodes ends that counts in a queue; UNKNOWN if nobody knows.
 
-    ``queue``: of the holder. Seconds since the epoch.
+    ``queue``: of the owner. Seconds since the epoch.
     """
     snapshot, latest_s = attempts.snapshot, attempts.wall_s
     tree = attempts.accounts.tree
@@ -77,51 +78,51 @@ def free_s(attempts: Attempts, queue: str, nodes: Sequence[str]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class BerthHolders:
-    """Holders of berths in one decision."""
+class ReserveOwners:
+    """Owners of node reserves in one decision."""
 
     attempts: Attempts
 
-    def members(self, berth: Berth) -> list[PodRecord]:
-        """Pods of a holder that wait."""
+    def members(self, reserve: NodeReserve) -> list[PodRecord]:
+        """Pods of an owner that wait."""
         snapshot = self.attempts.snapshot
-        if berth.is_gang:
-            pods = snapshot.pods.members(berth.namespace, berth.name)
+        if reserve.is_gang:
+            pods = snapshot.pods.members(reserve.namespace, reserve.name)
         else:
-            pods = [pod for pod in (snapshot.pod(berth.uid),) if pod is not None]
+            pods = [pod for pod in (snapshot.pod(reserve.uid),) if pod is not None]
         return [each for each in pods if self._waits(each)]
 
     def _waits(self, pod: PodRecord) -> bool:
         return not (pod.node or pod.deleting or pod.gated or self.attempts.snapshot.is_spoken_for(pod.uid))
 
-    def waiting(self, berths: Iterable[Berth], entries: Iterable[Entry]) -> tuple[Berth, ...]:
-        """Berths whose holders have no place yet: neither bound, on their way, placed now, nor kept by a nomination.
+    def waiting(self, reserves: Iterable[NodeReserve], entries: Iterable[Entry]) -> tuple[NodeReserve, ...]:
+        """Node reserves whose owners have no place yet: not bound, on their way, placed now, or nominated.
 
         ``entries``: what the decision has done.
         """
         served = {placement.pod_uid for placement in placements(entries)}
-        served |= self.attempts.snapshot.commits.nominations.holders.keys()
-        return tuple(berth for berth in berths if self._is_waiting(berth, served))
+        served |= self.attempts.snapshot.commits.nominations.nominees.keys()
+        return tuple(reserve for reserve in reserves if self._is_waiting(reserve, served))
 
-    def _is_waiting(self, berth: Berth, served: set[str]) -> bool:
-        members, snapshot = self.members(berth), self.attempts.snapshot
+    def _is_waiting(self, reserve: NodeReserve, served: set[str]) -> bool:
+        members, snapshot = self.members(reserve), self.attempts.snapshot
         if not members or any(pod.uid in served for pod in members):
             return False
-        if not berth.is_gang:
+        if not reserve.is_gang:
             return True
-        group = snapshot.pod_group(berth.namespace, berth.name)
-        if group is None or group.uid != berth.uid:
+        group = snapshot.pod_group(reserve.namespace, reserve.name)
+        if group is None or group.uid != reserve.uid:
             return False
         state = snapshot.quorum(group)
         return not state.is_met and not state.is_starting
 
-    def need(self, berth: Berth) -> Need | None:
-        """What a holder needs; None if room is not all that it lacks."""
+    def need(self, reserve: NodeReserve) -> Need | None:
+        """What an owner needs; None if room is not all that it lacks."""
         attempts = self.attempts
-        if berth.is_gang:
-            need = gang_need((berth.namespace, berth.name), attempts)
+        if reserve.is_gang:
+            need = gang_need((reserve.namespace, reserve.name), attempts)
         else:
-            known = attempts.snapshot.pod(berth.uid)
+            known = attempts.snapshot.pod(reserve.uid)
             need = None if known is None else pod_need(attempts.snapshot.judged(known, attempts.now_ns), attempts)
         return need if need is not None and lacks_nodes(need, attempts) else None
 
@@ -139,11 +140,10 @@ def rank_of(need: Need) -> Rank:
     return Candidate(list(need.pods), need.group, above=above).rank
 
 
-_S: Final = 1_000_000_000
-#: A look for more berths is made at this interval, and tries one group.
-EVERY_NS: Final = 1 * _S
+#: A look for more node reserves is made at this interval, and tries one group.
+EVERY_NS: Final = 1 * SECOND_NS
 #: A group that found no nodes is tried again after this time.
-AGAIN_NS: Final = 10 * _S
+AGAIN_NS: Final = 10 * SECOND_NS
 #: The most groups of a queue that are looked at, where the first ones wait for something else than room.
 _HEADS: Final = 8
 
@@ -160,14 +160,15 @@ class ReservationCandidate:
 
 @dataclass(slots=True)
 class ReservationCandidates:
-    """Those of one look. ``entries``: what the decision has done; ``before``: berths as they were.
+    """Those of one look. ``entries``: what the decision has done; ``before``: node reserves as they were.
 
-    ``stamp``: what answers depend on. ``refused``: groups (UIDs) that found no berth. ``times``: when to look next.
+    ``stamp``: what answers depend on. ``refused``: groups (UIDs) that found no node reserve. ``times``: when to look
+    next.
     """
 
     attempts: Attempts
     entries: list[Entry]
-    before: Berths
+    before: NodeReserves
     stamp: tuple[object, ...]
     refused: dict[str, Refused] = field(default_factory=dict)
     times: list[int] = field(default_factory=list)
@@ -189,7 +190,7 @@ class ReservationCandidates:
         return None
 
     def refuse(self, candidate: ReservationCandidate, *, is_passed: bool) -> None:
-        """Note that a group found no berth. ``is_passed``: nor would it have, had nobody else one."""
+        """Note that a group found no node reserve. ``is_passed``: nor would it have, had nobody else one."""
         self.refused[candidate.rank.uid] = Refused(self.attempts.now_ns, self.stamp, is_passed)
 
     def look_again(self) -> None:
@@ -200,7 +201,7 @@ class ReservationCandidates:
         """Of each other queue the first groups whose patience may have ended, by rank; those tried again come last."""
         tree = self.attempts.accounts.tree
         heads: dict[str, list[Needing]] = {}
-        held = HeldBackItems.of(self.attempts, Looks.of(self.attempts.snapshot.backlog.room))
+        held = HeldBackItems.of(self.attempts, Looks.of(self.attempts.snapshot.scheduling_queue.preemption))
         for needing in needs_left(self.attempts, self.entries, held):
             queue, rank = tree.leaf(needing.queue), needing.rank
             if rank is None or not isinstance(queue, TreeQueue) or queue.name in queues_with_one:
@@ -220,7 +221,7 @@ class ReservationCandidates:
         return (refused.at_ns if refused is not None and refused.is_passed else -1), rank
 
     def _is_tried_again(self, refused: Refused) -> bool:
-        """Whether a group that found no berth is tried now: something has changed, and that is a while ago."""
+        """Whether a group that found no node reserve is tried now: something has changed, and that is a while ago."""
         if refused.stamp == self.stamp:
             return False
         again_ns = refused.at_ns + AGAIN_NS
@@ -230,13 +231,13 @@ class ReservationCandidates:
 
     def _is_over(self, since_s: int | None, queue: TreeQueue) -> bool:
         """Whether somebody has waited longer than a queue's patience; else it is looked at again when that is so."""
-        default_ns = self.attempts.snapshot.settings.patience_ns
+        default_ns = self.attempts.snapshot.settings.reserved_nodes_patience_ns
         patience_ns = rules.patience_ns(self.attempts.accounts.tree, queue, default_ns)
         if since_s is None or patience_ns < 0:
             return False
         left_s = rules.ends_of_patience_s(since_s, patience_ns) - self.attempts.wall_s
         if left_s > 0:
-            self.times.append(self.attempts.now_ns + left_s * _S)
+            self.times.append(self.attempts.now_ns + left_s * SECOND_NS)
         return left_s <= 0
 
     def _first_in(self, heads: Sequence[Needing]) -> ReservationCandidate | None:
@@ -270,7 +271,7 @@ def _first_rank(needing: Needing) -> Rank:
 
 def _seconds(created: str) -> int | None:
     found = rfc3339.parse_ns(created)
-    return None if found is None else found // _S
+    return None if found is None else found // SECOND_NS
 
 
 class Turn(Protocol):
@@ -298,27 +299,27 @@ class Turn(Protocol):
 
 
 @dataclass(slots=True)
-class Berthing:
-    """Berths as they are, and as they are to be. ``entries``: what the decision has done."""
+class ReserveStep:
+    """Node reserves as they are, and as they are to be. ``entries``: what the decision has done."""
 
     attempts: Attempts
     entries: list[Entry]
-    _holders: BerthHolders = field(init=False)
+    _owners: ReserveOwners = field(init=False)
 
     def __post_init__(self) -> None:
-        self._holders = BerthHolders(self.attempts)
+        self._owners = ReserveOwners(self.attempts)
 
     @property
-    def _before(self) -> Berths:
-        return self.attempts.snapshot.backlog.berths
+    def _before(self) -> NodeReserves:
+        return self.attempts.snapshot.scheduling_queue.reserves
 
     @property
     def _is_on(self) -> bool:
-        return self.attempts.snapshot.settings.berths_percent > 0 and self.attempts.wall_s > 0
+        return self.attempts.snapshot.settings.reserved_nodes_percent > 0 and self.attempts.wall_s > 0
 
     # --- who is kept off -----------------------------------------------------------------------------------------
-    def keeping_off(self, turn: Turn) -> tuple[Berth, ...]:
-        """Berths on whose nodes this may not be placed."""
+    def keeping_off(self, turn: Turn) -> tuple[NodeReserve, ...]:
+        """Node reserves on whose nodes this may not be placed."""
         rank = turn.rank if self._before.of and self._is_on else None
         if rank is None:
             return ()
@@ -329,10 +330,10 @@ class Berthing:
         is_starved = rules.is_starved(accounts.of[queue.number], queue, turn.use)
         ends = [rules.end_s(turn.classes_next, self.attempts.wall_s, is_own=is_own) for is_own in (False, True)]
         return tuple(
-            berth
-            for berth in self._before.of
-            if berth.keeps_off(
-                queue=queue.name, rank=rank, is_starved=is_starved, end_s=ends[berth.queue == queue.name]
+            reserve
+            for reserve in self._before.of
+            if reserve.keeps_off(
+                queue=queue.name, rank=rank, is_starved=is_starved, end_s=ends[reserve.queue == queue.name]
             )
         )
 
@@ -347,17 +348,18 @@ class Berthing:
     def _keeping_off_need(self, need: Need, count: int) -> frozenset[str]:
         """Nodes on which no room may be made for a need. ``count``: of equal needs in all, with those before it."""
         turn = _Need(need, self.attempts, count)
-        return frozenset(name for berth in self.keeping_off(turn) for name in berth.nodes)
+        return frozenset(name for reserve in self.keeping_off(turn) for name in reserve.nodes)
 
-    # --- holders of berths ---------------------------------------------------------------------------------------
+    # --- owners of node reserves
+    # ---------------------------------------------------------------------------------------
     def conclude(self) -> None:
-        """After all turns: end berths whose holders need none, look for more, have holders say what they wait for."""
-        before, backlog = self._before, self.attempts.snapshot.backlog
-        is_idle = not before.of and not backlog.gangs() and next(backlog.shapes(), None) is None
+        """After all turns: end node reserves that are not needed, look for more, write why their owners wait."""
+        before, scheduling_queue = self._before, self.attempts.snapshot.scheduling_queue
+        is_idle = not before.of and not scheduling_queue.gangs() and next(scheduling_queue.shapes(), None) is None
         if is_idle or not self._is_on:
-            self._keep(Berths())  # nobody is looked at again
+            self._keep(NodeReserves())  # nobody is looked at again
             return
-        waiting = self._holders.waiting(before.of, self.entries)
+        waiting = self._owners.waiting(before.of, self.entries)
         stamp, now_ns = self._stamp(), self.attempts.now_ns
         is_early = before.looked_ns is not None and before.looked_ns <= now_ns < before.looked_ns + EVERY_NS
         is_due = before.next_ns is not None and before.next_ns <= now_ns
@@ -369,37 +371,42 @@ class Berthing:
             next_ns = (before.looked_ns or 0) + EVERY_NS
         self._keep(msgspec.structs.replace(before, of=waiting, next_ns=next_ns))
 
-    def _keep(self, berths: Berths) -> None:
+    def _keep(self, reserves: NodeReserves) -> None:
         before = self._before
-        if berths != before:
-            self.attempts.notes.berths_looked(berths)
-        if any(berth not in berths.of for berth in before.of):
+        if reserves != before:
+            self.attempts.effects.reserves_looked(reserves)
+        if any(reserve not in reserves.of for reserve in before.of):
             self.attempts.put_off()  # groups that were kept off have their turn at once
-        for berth in berths.of:
-            self._say(berth)
+        for reserve in reserves.of:
+            self._say(reserve)
 
     def _stamp(self) -> tuple[object, ...]:
         snapshot = self.attempts.snapshot
         return (snapshot.ledger.changes.last, snapshot.queues.sums.version, snapshot.queues.tree)
 
-    def _say(self, berth: Berth) -> None:
-        members = self._holders.members(berth)
-        cause = BerthCause(
-            holder=f"{berth.namespace}/{berth.name}", since_s=berth.since_s, queue=berth.queue, nodes=berth.nodes
+    def _say(self, reserve: NodeReserve) -> None:
+        members = self._owners.members(reserve)
+        cause = ReserveCause(
+            owner=f"{reserve.namespace}/{reserve.name}",
+            since_s=reserve.since_s,
+            queue=reserve.queue,
+            nodes=reserve.nodes,
         )
-        key = (berth.namespace, berth.name) if berth.is_gang else None
-        self.attempts.notes.say([pod.uid for pod in members], Verdict(code=Code.WAITS_FOR_BERTH, berth=cause), key)
+        key = (reserve.namespace, reserve.name) if reserve.is_gang else None
+        self.attempts.effects.say(
+            [pod.uid for pod in members], Verdict(code=Code.WAITS_FOR_RESERVED_NODES, reserve=cause), key
+        )
 
     # --- looking for more ----------------------------------------------------------------------------------------
-    def _looked(self, waiting: Sequence[Berth], stamp: tuple[object, ...]) -> Berths:
-        """All berths that are to be from now on."""
-        percent = self.attempts.snapshot.settings.berths_percent
+    def _looked(self, waiting: Sequence[NodeReserve], stamp: tuple[object, ...]) -> NodeReserves:
+        """All node reserves that are to be from now on."""
+        percent = self.attempts.snapshot.settings.reserved_nodes_percent
         standing = list(self._renewed(waiting))
         candidates = ReservationCandidates(self.attempts, self.entries, self._before, stamp)
-        candidate = candidates.first({berth.queue for berth in standing})
+        candidate = candidates.first({reserve.queue for reserve in standing})
         if candidate is not None:
             standing += self._tried(candidate, candidates, standing, percent)
-        return Berths(
+        return NodeReserves(
             of=tuple(standing),
             looked_ns=self.attempts.now_ns,
             stamp=stamp,
@@ -411,35 +418,38 @@ class Berthing:
         self,
         candidate: ReservationCandidate,
         candidates: ReservationCandidates,
-        standing: Sequence[Berth],
+        standing: Sequence[NodeReserve],
         percent: int,
-    ) -> Iterator[Berth]:
-        """Yield the berth of a group beside those that stand, if it gets one."""
-        choice = Choice(self.attempts, {name for berth in standing for name in berth.nodes})
+    ) -> Iterator[NodeReserve]:
+        """Yield the node reserve of a group beside those that stand, if it gets one."""
+        choice = Choice(self.attempts, {name for reserve in standing for name in reserve.nodes})
         most = choice.most(percent)
-        berth = self._berth(candidate, choice, most - sum(berth.gpus for berth in standing))
-        if berth is None:
-            is_passed = not standing or self._berth(candidate, Choice(self.attempts, frozenset()), most) is None
+        reserve = self._reserve(candidate, choice, most - sum(reserve.gpus for reserve in standing))
+        if reserve is None:
+            is_passed = not standing or self._reserve(candidate, Choice(self.attempts, frozenset()), most) is None
             candidates.refuse(candidate, is_passed=is_passed)
         else:
-            yield berth
-        if candidates.has_several or berth is None:
+            yield reserve
+        if candidates.has_several or reserve is None:
             candidates.look_again()
 
-    def _renewed(self, waiting: Sequence[Berth]) -> Iterator[Berth]:
-        """Berths that stand, as of now. One that has lost a node is none: its holder is looked at like any other."""
+    def _renewed(self, waiting: Sequence[NodeReserve]) -> Iterator[NodeReserve]:
+        """Node reserves that stand, as of now.
+
+        One that has lost a node is none: its owner is looked at like any other.
+        """
         if not waiting:
             return
         choice = Choice(self.attempts, frozenset())
-        for berth in waiting:
-            need = self._holders.need(berth)
-            if need is None or not choice.takes(need, berth.nodes):
+        for reserve in waiting:
+            need = self._owners.need(reserve)
+            if need is None or not choice.takes(need, reserve.nodes):
                 continue
-            gpus, until_s = choice.gpus_of(berth.nodes), free_s(self.attempts, berth.queue, berth.nodes)
-            yield msgspec.structs.replace(berth, rank=rank_of(need), gpus=gpus, free_s=until_s)
+            gpus, until_s = choice.gpus_of(reserve.nodes), free_s(self.attempts, reserve.queue, reserve.nodes)
+            yield msgspec.structs.replace(reserve, rank=rank_of(need), gpus=gpus, free_s=until_s)
 
-    def _berth(self, candidate: ReservationCandidate, choice: Choice, most: int) -> Berth | None:
-        """The berth of a group; None if its queue has no right to more, or it would not fit on ``most`` GPUs."""
+    def _reserve(self, candidate: ReservationCandidate, choice: Choice, most: int) -> NodeReserve | None:
+        """The node reserve of a group; None if its queue has no right to more, or it would not fit on ``most`` GPUs."""
         need, queue = candidate.need, candidate.queue
         if choice.asked(need) > most or not is_entitled(self.attempts, need, queue, candidate.rank):
             return None
@@ -447,7 +457,7 @@ class Berthing:
         if not nodes:
             return None
         of = need.group if need.group is not None and need.quorum is not None else need.pods[0]
-        return Berth(
+        return NodeReserve(
             queue=queue.name,
             rank=candidate.rank,
             namespace=of.namespace,

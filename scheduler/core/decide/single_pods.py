@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from scheduler.core.decide.attempts import Attempts, KeptOff, asked_use
-from scheduler.core.decide.gang_places import PlaceBound
+from scheduler.core.decide.gang_search import PlaceBound
 from scheduler.core.model.minimum_tree import MinimumTree
 from scheduler.core.model.plan import Bind, Entry, Placement
 from scheduler.core.model.pod_class import Demand, PodClass
@@ -28,7 +28,7 @@ from scheduler.core.model.verdict import Code, DomainRoom, TopologyCause, Verdic
 from scheduler.core.nodes.table import Bools
 from scheduler.core.queues.accounts import HeldBack
 from scheduler.core.scheduling_queue.signatures import Shape, Turns
-from scheduler.core.snapshot.node_mask import NodeMask, both
+from scheduler.core.snapshot.node_count import NodeMask, both
 
 #: The name of all of them; no node has it.
 SUPPOSED: Final = "(supposed)"
@@ -130,7 +130,7 @@ def _decide_by_nodes(
         return found or placed
     node, retired = found
     entries.extend(retired)
-    attempts.notes.say((pod.uid,), Verdict(code=Code.WAITING_FOR_DEVICE, detail=node))
+    attempts.effects.say((pod.uid,), Verdict(code=Code.WAITING_FOR_DEVICE, detail=node))
     return Outcome.SERVED
 
 
@@ -174,7 +174,7 @@ class WholeShape:
             return False
         if key.uid or key.cls not in attempts.classes.hopeless or key.cls not in attempts.classes.roomless:
             return False
-        attempts.notes.shape_failed(key, attempts.classes.hopeless[key.cls], served=self.turns.taken)
+        attempts.effects.shape_failed(key, attempts.classes.hopeless[key.cls], served=self.turns.taken)
         return True
 
     def decide(self) -> bool:
@@ -188,25 +188,25 @@ class WholeShape:
             self._decide_misfiled(pod)
             return True
         outcome = decide_alone(pod, self.attempts, self.entries)
-        key, notes, served = self.turns.of.key, self.attempts.notes, self.turns.taken - {uid}
+        key, effects, served = self.turns.of.key, self.attempts.effects, self.turns.taken - {uid}
         if isinstance(outcome, Verdict):
-            notes.shape_failed(key, outcome, served=served)
+            effects.shape_failed(key, outcome, served=served)
         elif isinstance(outcome, HeldBack):
             elsewhere = self.attempts.classes.as_of_now(key.cls, outcome.verdict) if outcome.is_there else None
-            notes.shape_held_back(key, outcome, served=served, elsewhere=elsewhere)
+            effects.shape_held_back(key, outcome, served=served, elsewhere=elsewhere)
         elif isinstance(outcome, KeptOff):
             off, kept = (
                 self.attempts.kept.off_of(key.queue, self.use, key),
                 self.attempts.classes.as_of_now(key.cls, outcome.verdict),
             )
-            notes.shape_kept_off(key, outcome.verdict, off, kept=kept, served=served)
+            effects.shape_kept_off(key, outcome.verdict, off, kept=kept, served=served)
         return outcome is Outcome.SERVED
 
     def _decide_misfiled(self, pod: PodRecord) -> None:
         """Decide on a pod whose volumes or others' terms have made it one of another shape since it was filed."""
         if pod.blocker is None and decide_alone(pod, self.attempts, self.entries) is Outcome.SERVED:
             return
-        self.attempts.notes.misfiled(pod.uid)
+        self.attempts.effects.misfiled(pod.uid)
         self.attempts.put_off()
 
 
@@ -249,7 +249,7 @@ class BesideGang:
             return self._waits(pod, asked, attempts)
         node, retired = found
         entries.extend(retired)
-        attempts.notes.say((pod.uid,), Verdict(code=Code.WAITING_FOR_DEVICE, detail=node))
+        attempts.effects.say((pod.uid,), Verdict(code=Code.WAITING_FOR_DEVICE, detail=node))
         return Outcome.SERVED
 
     def required_of(self, pod: PodRecord) -> NodeMask:
@@ -294,7 +294,7 @@ class BesideGang:
         verdict, kept = self._out_of_place(pod, asked), attempts.kept
         if not kept.off or not kept.fit_any(attempts.placer, [pod.cls]):
             return verdict
-        return KeptOff(msgspec.structs.replace(verdict, berth=kept.cause(kept.off[0])))
+        return KeptOff(msgspec.structs.replace(verdict, reserve=kept.cause(kept.off[0])))
 
     def _out_of_place(self, pod: PodRecord, asked: list[PlaceBound]) -> Verdict:
         bound = next(each for each in asked if each.required)
@@ -302,7 +302,7 @@ class BesideGang:
         cause = TopologyCause(
             topology=bound.asked.topology,
             level=bound.asked.required,
-            holder=f"{pod.namespace}/{pod.pod_group}",
+            owner=f"{pod.namespace}/{pod.pod_group}",
             subgroup=pod.subgroup,
             required=1,
             best=tuple(DomainRoom(bound.tree.name(domain), 0) for domain in held),

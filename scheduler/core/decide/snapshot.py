@@ -16,16 +16,15 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from scheduler.core.assumed.backoff import Setback
+from scheduler.core.assumed.attempts import Doubt, Setback
 from scheduler.core.assumed.commits import Commits
-from scheduler.core.assumed.slow_nodes import Doubt
 from scheduler.core.claims.inventory import InventoryView
 from scheduler.core.convert.owners import Owners
 from scheduler.core.decide.changes import Change, Draft
 from scheduler.core.groups.quorum import Quorum, Succeeded, quorum
 from scheduler.core.model.devices import SliceRecord
 from scheduler.core.model.plan import Placement
-from scheduler.core.model.preemption import Action, Bound, Found, NoRoom, RoomFacts
+from scheduler.core.model.preemption import Action, Bound, Found, NoVictims, PreemptionFacts
 from scheduler.core.model.records import NodeRecord, PodGroupRecord, PodRecord
 from scheduler.core.model.seen_pods import Pods
 from scheduler.core.model.settings import Settings
@@ -47,8 +46,8 @@ from scheduler.core.preemption.need import Need
 from scheduler.core.preemption.trial import Trial
 from scheduler.core.preemption.victim_table import ResidentTable
 from scheduler.core.queues.queues import Queues
-from scheduler.core.scheduling_queue.messages import Key
 from scheduler.core.scheduling_queue.queue import NO_RECOUNTS, Recounts, SchedulingQueue
+from scheduler.core.scheduling_queue.verdicts import Key
 from scheduler.core.scores.score import Scores
 from scheduler.core.snapshot.node_count import Supposed, count_node
 from scheduler.core.snapshot.pod_counts import PodCounts
@@ -59,7 +58,7 @@ from scheduler.core.topology.topologies import Topologies
 Counted: TypeAlias = dict[str, tuple[Supposed, Occupancy]]
 #: Finds the victims for a need, by one of these actions; leaves statement and accounts as they were
 #: (preemption/search.py).
-FindRoom: TypeAlias = Callable[[Need, Trial, Sequence[Action]], Steps[Found | NoRoom]]
+FindRoom: TypeAlias = Callable[[Need, Trial, Sequence[Action]], Steps[Found | NoVictims]]
 
 
 class StaleSnapshot(Exception):
@@ -70,11 +69,11 @@ class StaleSnapshot(Exception):
 class Snapshot:
     """A cluster between two events. ``ledger`` has every node counted.
 
-    ``generation``: the cluster's when this was made, ``now_at`` tells the one that it has. ``judge`` adds to a pod
-    that waits what its claims and others' terms ask of nodes, or why they keep it waiting. ``doubts``: nodes that come
-    last when a device has to be opened (slow_nodes.py). ``find_room``: says which pods go for a need, by what the shell
-    knows (``room_facts``). ``residents``: who may be evicted, read when that is asked. ``counted``: nodes as they were
-    counted last without pods that go, until something about them changes: a decision need not count them again.
+    ``generation``: the cluster's when this was made, ``now_at`` tells the one that it has. ``judge_without`` is
+    ``judge`` for terms of all pods but those that are gone (UIDs). ``doubts``: nodes that come last
+    when a device has to be opened (attempts.py). ``find_victims``: says which pods go for a need, by what the shell
+    knows (``preemption_facts``). ``residents``: who may be evicted, read when that is asked. ``counted``: nodes as they
+    were counted last without pods that go, until something about them changes: a decision need not count them again.
     ``stale``: gangs below their minimum, as the shell knows.
 
     Of a changed snapshot: ``gone``: pods (UIDs) that are not there, though books and charges may name them. ``only``:
@@ -98,13 +97,13 @@ class Snapshot:
     owners: Owners
     succeeded: Succeeded
     topologies: Topologies
-    judge: Callable[[PodRecord], PodRecord]
+    judge_without: Callable[[PodRecord, frozenset[str]], PodRecord]
     doubts: Mapping[str, Doubt]
-    backlog: SchedulingQueue
+    scheduling_queue: SchedulingQueue
     scores: Scores
     queues: Queues
-    find_room: FindRoom
-    room_facts: RoomFacts
+    find_victims: FindRoom
+    preemption_facts: PreemptionFacts
     residents: ResidentTable
     stale: StaleFacts
     recounts: Recounts = NO_RECOUNTS
@@ -162,7 +161,7 @@ class Snapshot:
             supposes_nodes=draft.supposes_nodes,
             published=draft.published,
             supposed_devices=self._devices_with(draft),
-            backlog=_all_awake(draft),
+            scheduling_queue=_all_awake(draft),
             recounts=NO_RECOUNTS,
             counted={},
         )
@@ -208,6 +207,10 @@ class Snapshot:
         """Shares alone whose device's time to become known is over, and that may be moved once more, by pod UID."""
         return self.commits.stuck()
 
+    def judge(self, pod: PodRecord) -> PodRecord:
+        """A pod that waits, with what its claims and others' terms ask of nodes, or why they keep it waiting."""
+        return self.judge_without(pod, self.gone)
+
     def judged(self, pod: PodRecord, now_ns: int) -> PodRecord:
         """A pod that waits, with all that its place depends on: what ``judge`` adds, and the nodes out for it now."""
         judged, excluded = self.judge(pod), self.without(pod.uid, now_ns)
@@ -246,15 +249,15 @@ class Snapshot:
         return used
 
     # --- room ----------------------------------------------------------------------------------------------------
-    def room_for(self, need: Need, trial: Trial, *actions: Action) -> Found | NoRoom:
+    def victims_for(self, need: Need, trial: Trial, *actions: Action) -> Found | NoVictims:
         """The pods that have to go for a need. Where there are no nodes nobody can help."""
-        return ended(self.finding_room(need, trial, *actions))
+        return ended(self.finding_victims(need, trial, *actions))
 
-    def finding_room(self, need: Need, trial: Trial, *actions: Action) -> Steps[Found | NoRoom]:
+    def finding_victims(self, need: Need, trial: Trial, *actions: Action) -> Steps[Found | NoVictims]:
         """Find them in steps."""
         if not self.ledger.row_of:
-            return NoRoom(bound=Bound.NODES)
-        return (yield from self.find_room(need, trial, actions))
+            return NoVictims(bound=Bound.NODES)
+        return (yield from self.find_victims(need, trial, actions))
 
     # --- rules about other pods ----------------------------------------------------------------------------------
     def counting(self, ledger: Ledger, order: Int64s | slice, position_of: Mapping[str, int]) -> PodCounts:
@@ -307,7 +310,7 @@ class Snapshot:
 
 
 def _all_awake(draft: Draft) -> SchedulingQueue:
-    """A backlog that knows nothing of those who wait but that they do."""
+    """A scheduling queue that knows nothing of those who wait but that they do."""
     made, pods = SchedulingQueue(draft.ledger), draft.pods
     waiting = [*pods.unbound] if draft.only is None else sorted(draft.only & pods.unbound.keys())
     made.touched.update(waiting)
@@ -328,41 +331,41 @@ def file_touched(snapshot: Snapshot, now_ns: int) -> None:
 
 
 def filing_touched(snapshot: Snapshot, now_ns: int) -> Steps[None]:
-    """Do so in steps, in a snapshot of which nobody else has the backlog."""
-    backlog = snapshot.backlog
-    backlog.touch_due(now_ns)
-    touched, backlog.touched = backlog.touched, set()
+    """Do so in steps, in a snapshot of which nobody else has the scheduling queue."""
+    scheduling_queue = snapshot.scheduling_queue
+    scheduling_queue.touch_due(now_ns)
+    touched, scheduling_queue.touched = scheduling_queue.touched, set()
     for number, uid in enumerate(sorted(touched), 1):
         if number % _AT_ONCE == 0:
             yield _AT_ONCE * _FILING
         _file(snapshot, uid, now_ns)
-        if (nomination := snapshot.commits.nominations.holders.get(uid)) is not None:
-            backlog.resting.wake((nomination.id,))  # it says again what the pod waits for
-    backlog.wake(snapshot.generation)
+        if (nomination := snapshot.commits.nominations.nominees.get(uid)) is not None:
+            scheduling_queue.resting.wake((nomination.id,))  # it says again what the pod waits for
+    scheduling_queue.wake(snapshot.generation)
 
 
 def _file(snapshot: Snapshot, uid: str, now_ns: int) -> None:
-    pod, backlog = snapshot.pod(uid), snapshot.backlog
-    backlog.said.release(uid)
+    pod, scheduling_queue = snapshot.pod(uid), snapshot.scheduling_queue
+    scheduling_queue.said.release(uid)
     if pod is None or pod.node or pod.deleting or snapshot.is_spoken_for(uid):
-        backlog.drop(uid)
+        scheduling_queue.drop(uid)
     elif pod.pod_group:
-        backlog.take_out(uid)  # what it says is said by its gang
+        scheduling_queue.take_out(uid)  # what it says is said by its gang
     elif pod.gated:
-        backlog.drop(uid)
+        scheduling_queue.drop(uid)
     else:
         _file_alone(snapshot, snapshot.judged(pod, now_ns), now_ns)
 
 
 def _file_alone(snapshot: Snapshot, judged: PodRecord, now_ns: int) -> None:
-    backlog = snapshot.backlog
+    scheduling_queue = snapshot.scheduling_queue
     verdict, next_ns = obstacle(snapshot, judged, now_ns)
     if next_ns is not None:
-        backlog.wake_at(next_ns, judged.uid)
+        scheduling_queue.wake_at(next_ns, judged.uid)
     if verdict is not None:
-        backlog.hold(judged.uid, verdict)
+        scheduling_queue.hold(judged.uid, verdict)
     else:
-        backlog.file(judged, is_apart=bool(judged.alone))
+        scheduling_queue.file(judged, is_apart=bool(judged.alone))
 
 
 def obstacle(snapshot: Snapshot, pod: PodRecord, now_ns: int) -> tuple[Verdict | None, int | None]:

@@ -1,7 +1,7 @@
 """Gangs that can't be whole any more: what is left of them goes after a grace time (the last phase of a decision; S4).
 
 A gang starts whole, but a member may be deleted on its way, refused by kubelet, or lost with its node. Then the rest
-holds devices for nothing. If the gang is not whole again within the grace time (kai-contract 14.13), and could not be
+holds devices for nothing. If the gang is not whole again within the grace time (as in KAI), and could not be
 completed now by members that wait, the rest is released. Whether it could is a decision that changes nothing, on a
 working copy of its own.
 """
@@ -24,7 +24,8 @@ from scheduler.core.model.records import PodGroupRecord, PodRecord
 from scheduler.core.model.stale import Stale, StaleFacts, StaleMemo
 from scheduler.core.preemption.need import owner_of
 from scheduler.core.queues.accounts import Accounts
-from scheduler.core.scheduling_queue.messages import Key
+from scheduler.core.scheduling_queue.verdicts import Key
+from wire.units import SECOND_NS
 
 
 def candidates(snapshot: Snapshot, group: PodGroupRecord, now_ns: int) -> list[PodRecord]:
@@ -81,9 +82,8 @@ class _Trying:
             self.hopeless.clear()
 
 
-_S: Final = 1_000_000_000
 #: So long a gang is not released after its time because waiting members could complete it.
-HELD_NS: Final = 30 * _S
+HELD_NS: Final = 30 * SECOND_NS
 #: Waiting members that are tried in one look: some 50 microseconds each. A gang that has more of them is tried alone.
 _TRIES: Final = 500
 
@@ -100,19 +100,23 @@ class StaleGangs:
 
     def run(self) -> None:
         """Release what has been below its minimum for its grace time, if it is time to look."""
-        memo, facts, now_ns = self.attempts.snapshot.backlog.stale, self.attempts.snapshot.stale, self.attempts.now_ns
+        memo, facts, now_ns = (
+            self.attempts.snapshot.scheduling_queue.stale,
+            self.attempts.snapshot.stale,
+            self.attempts.now_ns,
+        )
         if memo.version == facts.version and (memo.next_ns is None or now_ns < memo.next_ns):
             self.next_ns = memo.next_ns
             return
         due = [group for key, gang in facts.gangs.items() if (group := self._due(key, gang)) is not None]
         judged_ns = memo.judged_ns
-        if judged_ns is not None and judged_ns <= now_ns < judged_ns + facts.every_ns:
+        if judged_ns is not None and judged_ns <= now_ns < judged_ns + facts.interval_ns:
             if due:
-                self._look_at(judged_ns + facts.every_ns)
+                self._look_at(judged_ns + facts.interval_ns)
         elif due:
             self._judge(due)
             judged_ns = now_ns
-        self.attempts.notes.stale_looked(StaleMemo(facts.version, judged_ns, self.next_ns))
+        self.attempts.effects.stale_looked(StaleMemo(facts.version, judged_ns, self.next_ns))
 
     def _due(self, key: Key, gang: Stale) -> PodGroupRecord | None:
         """The PodGroup of a gang that is to be judged now."""
@@ -130,7 +134,7 @@ class StaleGangs:
             key = (group.namespace, group.name)
             over_ns = facts.over_ns(facts.gangs[key], group.stale_ns)
             if key in starting or over_ns is None or not self._is_released(group, over_ns):
-                self._look_at(self.attempts.now_ns + facts.every_ns)
+                self._look_at(self.attempts.now_ns + facts.interval_ns)
 
     def _look_at(self, at_ns: int) -> None:
         self.next_ns = at_ns if self.next_ns is None else min(self.next_ns, at_ns)

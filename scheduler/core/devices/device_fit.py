@@ -1,4 +1,4 @@
-"""Whether a share fits a device: the one place that says so, for one device and for all devices of the table at once.
+"""Whether a share fits a device, and which devices of one node a pod gets of those that hold its shares.
 
 ``DeviceFit`` judges one device of one node and is exact. ``free_in_slots``, ``fitting`` and ``cards_hold`` judge the
 columns of the table (nodes/table.py). They know the kind of a device and what is free of it, not the mode, the compute
@@ -7,21 +7,28 @@ or the name that a pod asks for: they may be too hopeful, and are never too stri
 ``pools_of`` says of which kinds of devices a class asks for shares: cards, MIG slices of a profile, or several, each
 alone. Each node has its devices of one kind under one resource, and none of another is ever a substitute for it
 (docs/design/slices.md).
+
+Devices are chosen for the largest asks first, each on the device that the score puts first (scores/score.py). A device
+that is not shared yet is opened if no shared one holds the ask, or if the score prefers it. Ties by group id.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from itertools import count
+from typing import Protocol
 
 import msgspec
 import numpy as np
 
-from gpu.pinning import Identity, Pin
+from gpu.container_devices import Identity, Pin
 from gpu.request import FractionAsk, MemoryAsk, SharedAsk, charge_nano
+from gpu.reservation import group_id
 from gpu.share import NANO_PER_DEVICE
 from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.records import NodeRecord
+from scheduler.core.nodes.device_sightings import NO_PROSPECT, Prospect
 from scheduler.core.nodes.ledger import NO_RESOURCE
 from scheduler.core.nodes.table import (
     CLOSED,
@@ -36,7 +43,7 @@ from scheduler.core.nodes.table import (
     Table,
     largest_ask_mib,
 )
-from scheduler.core.snapshot.statement import Statement
+from scheduler.core.snapshot.statement import Part, Room, Statement
 
 
 class DeviceRule(msgspec.Struct, frozen=True, gc=False):
@@ -209,9 +216,9 @@ class Pool(msgspec.Struct, frozen=True, gc=False):
         for kind in (FractionAsk, MemoryAsk):
             larger = 0
             counted = Counter(_amount(ask) for ask in self.asks if isinstance(ask, kind))
-            for amount, count in sorted(counted.items(), reverse=True):
-                each.append(self._equal(table, kind(amount), count, selection, larger=larger))
-                larger += count
+            for amount, same in sorted(counted.items(), reverse=True):
+                each.append(self._equal(table, kind(amount), same, selection, larger=larger))
+                larger += same
         most = np.maximum.reduce([opened for opened, _ in each])
         return most, np.add.reduce([tight for _, tight in each])
 
@@ -257,3 +264,113 @@ def pools_of(asks: tuple[SharedAsk, ...], statement: Statement) -> tuple[Pool, .
 
 def _amount(ask: SharedAsk) -> int:
     return ask.nano if isinstance(ask, FractionAsk) else ask.mem_mib
+
+
+#: Group numbers of one attempt: device indices in the low bits (protocol.md, Identity).
+_NUMBERS_PER_ATTEMPT = 64
+
+
+class DeviceOrder(Protocol):
+    """Which device of a node comes first, for a share that takes ``nano`` of it; a part of every score."""
+
+    def device_key(self, free_nano: int, nano: int) -> int:
+        """A number for a device with so much free, smaller first."""
+        ...
+
+    def opens_rather(self, free_nano: int, nano: int) -> bool:
+        """Whether opening another device comes before the best shared one, which has so much free."""
+        ...
+
+
+def choose_devices(
+    asks: tuple[SharedAsk, ...],
+    devices: tuple[Device, ...],
+    node: NodeRecord,
+    *,
+    room: Room,
+    order: DeviceOrder,
+    new_group: Callable[[str], str],
+    rule: DeviceRule = ANY_DEVICE,
+    prospect: Prospect = NO_PROSPECT,
+) -> tuple[Part, ...] | None:
+    """Choose a distinct device for each ask, in the order of the asks; at most ``room`` are opened. None: no way.
+
+    ``prospect``: what opening one could bring, for asks that name devices. ``new_group`` makes the id of a device that
+    is opened, by its resource.
+    """
+    parts: dict[int, Part] = {}
+    taken: set[int] = set()
+    for number in _largest_first(asks, node):
+        ask = asks[number]
+        fit = DeviceFit(ask, node, rule)
+        found = _best(fit, devices, taken=taken, order=order)
+        nano = fit.opened_nano()
+        may_come = not rule.names(ask) or (not ask.profile and prospect.may_bring(rule.pin(ask)))
+        can_open = room.has(fit.resource) and nano is not None and may_come
+        if (
+            can_open
+            and nano is not None
+            and (found is None or order.opens_rather(devices[found[0]].free_nano, found[1]))
+        ):
+            parts[number] = Part(None, new_group(fit.resource), nano, rule.mode, fit.resource, ask.compute_percent)
+            room.take(fit.resource)
+        elif found is not None:
+            slot, charged = found
+            taken.add(slot)
+            group = devices[slot].group
+            parts[number] = Part(slot, group, charged, rule.mode, fit.resource, ask.compute_percent)
+        else:
+            return None
+    return tuple(parts[number] for number in range(len(asks)))
+
+
+def choose_answered(
+    asks: tuple[SharedAsk, ...],
+    devices: tuple[Device, ...],
+    node: NodeRecord,
+    *,
+    order: DeviceOrder,
+    rule: DeviceRule = ANY_DEVICE,
+) -> tuple[Part, ...] | None:
+    """Choose devices that are known already, so that nothing has to be asked of the node; None: no way."""
+    known = tuple(dev if dev.is_answered else _closed(dev) for dev in devices)
+    none = Room({}, 0)
+    return choose_devices(asks, known, node, room=none, order=order, new_group=str, rule=rule)
+
+
+def without_silent(devices: tuple[Device, ...]) -> tuple[Device, ...]:
+    """The same devices in their slots, closed where a reservation is there and says nothing."""
+    return tuple(_closed(dev) if dev.reservation is not None and not dev.is_answered else dev for dev in devices)
+
+
+def _closed(dev: Device) -> Device:
+    return msgspec.structs.replace(dev, is_open=False)
+
+
+def _best(
+    fit: DeviceFit, devices: tuple[Device, ...], *, taken: set[int], order: DeviceOrder
+) -> tuple[int, int] | None:
+    """Slot of the preferred open device and the charge there."""
+    found = [
+        (order.device_key(dev.free_nano, nano), dev.group, slot, nano)
+        for slot, dev in enumerate(devices)
+        if slot not in taken and (nano := fit.nano_on(dev)) is not None
+    ]
+    if not found:
+        return None
+    _, _, slot, nano = min(found)
+    return slot, nano
+
+
+def _largest_first(asks: tuple[SharedAsk, ...], node: NodeRecord) -> list[int]:
+    return sorted(range(len(asks)), key=lambda number: -(cost_nano(asks[number], 0, node) or NANO_PER_DEVICE))
+
+
+def new_groups(node: NodeRecord, pod_uid: str, number: int, known: frozenset[str]) -> Callable[[str], str]:
+    """Make ids for devices to be opened, by resource, in order, leaving out those that the node has already."""
+    indices = count(number * _NUMBERS_PER_ATTEMPT)
+
+    def new_group(resource: str) -> str:
+        return next(group for index in indices if (group := group_id(node.uid, pod_uid, index, resource)) not in known)
+
+    return new_group

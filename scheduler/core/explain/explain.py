@@ -1,8 +1,9 @@
 """Why a class fits nowhere: reasons counted over nodes, and the smallest change known to help.
 
-A node that may not be used at all counts once, with the first reason; one that may counts for each thing it lacks, and
-how much more its devices would have to have free. Nodes that have the devices, though none that will do, count by rule
-(device_fit.py): by UUID or index, by the mode and the compute of their tenants.
+A node that may not be used at all counts once, with the first reason; one that may counts for each resource it lacks,
+or else for its volumes, or else for its ResourceClaims, and how much more its devices would have to have free. Nodes
+that have the devices, though none that will do, count by rule (device_fit.py): by UUID or index, by the mode and the
+compute of their tenants.
 """
 
 from __future__ import annotations
@@ -17,9 +18,19 @@ import numpy as np
 from gpu.node_resources import slice_resource
 from gpu.request import FractionAsk, SharedAsk
 from gpu.share import NANO_PER_DEVICE
-from scheduler.core.assumed.slow_nodes import Doubt
-from scheduler.core.devices.device_choice import choose_answered, choose_devices, without_silent
-from scheduler.core.devices.device_fit import DeviceFit, Pool, cards_hold, largest_fit, largest_mib, pools_of, rule_of
+from scheduler.core.assumed.attempts import Doubt
+from scheduler.core.devices.device_fit import (
+    DeviceFit,
+    Pool,
+    cards_hold,
+    choose_answered,
+    choose_devices,
+    largest_fit,
+    largest_mib,
+    pools_of,
+    rule_of,
+    without_silent,
+)
 from scheduler.core.filters.place import Place
 from scheduler.core.filters.registry import OK
 from scheduler.core.filters.resource_claims import ResourceSource
@@ -43,9 +54,9 @@ from scheduler.core.nodes.table import (
     Bools,
     Int64s,
 )
-from scheduler.core.scores.binpack import BINPACK
+from scheduler.core.scores.packing import BINPACK
 from scheduler.core.scores.ranking import Ranking
-from scheduler.core.snapshot.node_mask import NodeMask
+from scheduler.core.snapshot.node_count import NodeMask
 from scheduler.core.snapshot.statement import Statement
 from wire import names
 
@@ -234,8 +245,11 @@ def explain(statement: Statement, ranking: Ranking, cls: PodClass, *, settings: 
     ]
     reasons.append(NodeReason(EXCLUDED, "", int(np.count_nonzero(usable & excluded))))
     usable &= ~excluded
-    lacks = [*_resource_lacks(statement, cls, settings), *_device_lacks(statement, cls)]
-    reasons += [NodeReason(k.kind, k.resource, int(np.count_nonzero(k.where & usable))) for k in lacks]
+    stages = _stages(statement, cls, settings)
+    lacks, open_to = list(chain.from_iterable(stages)), usable.copy()
+    for stage in stages:
+        reasons += [NodeReason(k.kind, k.resource, int(np.count_nonzero(k.where & open_to))) for k in stage]
+        open_to &= ~np.logical_or.reduce([k.where for k in stage]) if stage else True
     reasons.append(NodeReason(PROBATION, "", _on_probation(statement, lacks, usable)))
     reasons += _withheld(statement, cls, lacks, usable)
     kept = [np.flatnonzero(lack.where & usable)[:_MOST_KEPT].tolist() for lack in lacks if lack.kind == KEPT]
@@ -284,7 +298,7 @@ def explain_ways(statement: Statement, rankings: Sequence[Ranking], *, settings:
 
 
 def _on_probation(statement: Statement, lacks: list[Lack], usable: Bools) -> int:
-    """Nodes that have all that is asked, but take nobody before they have answered (slow_nodes.py)."""
+    """Nodes that have all that is asked, but take nobody before they have answered (assumed/attempts.py)."""
     return sum(
         doubt is not Doubt.LATE and bool(usable[position]) and not any(lack.where[position] for lack in lacks)
         for position, doubt in statement.doubts.items()
@@ -301,6 +315,26 @@ def _withheld(statement: Statement, cls: PodClass, lacks: list[Lack], usable: Bo
     where = np.logical_or.reduce(short) & usable
     extra = statement.table.extra
     return [NodeReason(kind, "", int(np.count_nonzero(where & (extra[row] > 0)))) for kind, row in _WITHHELD.items()]
+
+
+def _stages(statement: Statement, cls: PodClass, settings: Settings) -> list[list[Lack]]:
+    """What nodes lack, in the order of kube-scheduler's plug-ins: a node counts for the first stage that it fails.
+
+    Resources and devices, volumes that a node takes, volumes that there are, ResourceClaims.
+    """
+    nothing = np.zeros(len(statement.nodes), np.int64)
+    own = [*_resource_lacks(statement, cls, settings), *_device_lacks(statement, cls)]
+    attached = []
+    if volumes := volume_limits.coming_of_class(cls, statement.attaching.limited_driver):
+        attached.append(Lack("volumes", "", "", ~statement.attaching.fits(volumes, slice(None)), nothing))
+    unbound = statement.binding.refusals(cls.unbound) if cls.unbound else {}
+    claimed = statement.allocating.refusals(cls.devices) if cls.devices else {}
+    return [
+        own,
+        attached,
+        [Lack(why.value, "", "", where, nothing) for why, where in unbound.items()],
+        [Lack(kind, "", "", where, nothing) for kind, where in claimed.items()],
+    ]
 
 
 def _resource_lacks(statement: Statement, cls: PodClass, settings: Settings) -> list[Lack]:
@@ -320,18 +354,9 @@ def _resource_lacks(statement: Statement, cls: PodClass, settings: Settings) -> 
             everywhere = np.ones(len(statement.nodes), np.bool_)
             missing = np.full(len(statement.nodes), min(amount, MOST_ASKED), np.int64)
             lacks.append(Lack(INSUFFICIENT, name, name, everywhere, missing))
-    if volumes := volume_limits.coming_of_class(cls, statement.attaching.limited_driver):
-        full = ~statement.attaching.fits(volumes, slice(None))
-        lacks.append(Lack("volumes", "", "", full, np.zeros(len(statement.nodes), np.int64)))
-    if cls.unbound:
-        for why, where in statement.binding.refusals(cls.unbound).items():
-            lacks.append(Lack(why.value, "", "", where, np.zeros(len(statement.nodes), np.int64)))
     if (aligned := cls.constraints.aligned) is not None:
         crowded = ~statement.aligning.fits(table, aligned, slice(None))
         lacks.append(Lack("numa-free", "", "", crowded, np.zeros(len(statement.nodes), np.int64)))
-    if cls.devices:
-        for kind, where in statement.allocating.refusals(cls.devices).items():
-            lacks.append(Lack(kind, "", "", where, np.zeros(len(statement.nodes), np.int64)))
     return lacks
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 from typing_extensions import override
 
-from scheduler.core.filters.pod_rule import AnyOnNode, PodRule
-from scheduler.core.filters.pod_terms import LabelsOf
+from scheduler.core.filters.pod_rule import AnyOnNode, LabelsOf, PodRule
 from scheduler.core.model.pod_class import HostPort, PodClass
 from scheduler.core.model.records import PodRecord
 

@@ -18,11 +18,14 @@ from scheduler.core.filters.pod_rule import (
     Asked,
     Counts,
     Limits,
+    Owning,
     PodRule,
+    TakenByAll,
     Tally,
     Watched,
+    takes_pod,
+    without_key,
 )
-from scheduler.core.filters.pod_terms import Owning, TakenByAll, takes_pod, without_key
 from scheduler.core.model.pod_class import PodClass, PodRules
 
 _ANY: Final = Limits(0, NO_LIMIT)

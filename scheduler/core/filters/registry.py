@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final
 
 from scheduler.core.filters.declared_features import DeclaredFeatures
+from scheduler.core.filters.distinct_gpus import DistinctGpus
 from scheduler.core.filters.enforcement import DriverCaps, Enforcement
 from scheduler.core.filters.filter import Filter
 from scheduler.core.filters.gpu_product import GpuProduct
@@ -145,5 +146,6 @@ FILTERS: Final = Filters(
         OthersAntiAffinity(),
         DeclaredFeatures(),
         NumaAlignment(),
+        DistinctGpus(),
     ]
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing_extensions import override
 
 from scheduler.core.filters.filter import Filter
-from scheduler.core.filters.requirements import effort_of, holds
+from scheduler.core.filters.node_affinity import effort_of, holds
 from scheduler.core.model.pod_class import Constraints, Demand, Term
 from scheduler.core.model.records import NodeRecord
 from wire import names

@@ -8,10 +8,21 @@ import msgspec
 from typing_extensions import override
 
 from scheduler.core.filters.filter import Filter
-from scheduler.core.filters.node_affinity import NodeAffinity, Selector
-from scheduler.core.filters.pod_rule import NO_LIMIT, Asked, Bools, Counts, Limits, PodRule, Tally, Watched, all_of
-from scheduler.core.filters.pod_terms import LabelsOf, takes, takes_in_doubt
-from scheduler.core.filters.requirements import effort_of_all, keys_of
+from scheduler.core.filters.node_affinity import NodeAffinity, Selector, effort_of_all, keys_of
+from scheduler.core.filters.pod_rule import (
+    NO_LIMIT,
+    Asked,
+    Bools,
+    Counts,
+    LabelsOf,
+    Limits,
+    PodRule,
+    Tally,
+    Watched,
+    all_of,
+    takes,
+    takes_in_doubt,
+)
 from scheduler.core.filters.taints import Taints
 from scheduler.core.model.pod_class import Constraints, PodClass, PodRules, Requirement, Spread
 from scheduler.core.model.records import PodRecord

@@ -7,7 +7,7 @@ from typing import Final
 from typing_extensions import override
 
 from scheduler.core.filters.filter import Filter
-from scheduler.core.filters.requirements import effort_of, holds
+from scheduler.core.filters.node_affinity import effort_of, holds
 from scheduler.core.model.pod_class import Constraints, Term, VolumeRule
 from scheduler.core.model.records import NodeRecord
 from wire import names

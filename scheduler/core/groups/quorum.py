@@ -1,26 +1,34 @@
-"""How far a gang is from its minimum: what is bound, what is under way, what is missing. Counting only.
+"""How far a gang is from its minimum, and who comes first of its members beyond it. Counting only.
 
-Members that have succeeded count as bound, so one that is made again after them may still start. Only a count may
-depend on them: their pods hold nothing, and have no record. What counts follows from the stored pods alone, so that a
-scheduler counts after a restart as it did before.
+What is bound, what is under way, what is missing. Members that have succeeded count as bound, so one that is made again
+after them may still start. Only a count may depend on them: their pods hold nothing, and have no record. What counts
+follows from the stored pods alone, so that a scheduler counts after a restart as it did before.
+
+Members beyond the minimum come one after another: the subgroup that has the least of its minimum comes first. So KAI
+has it: the lowest ratio of active members to the minimum, compared again for each one that is placed. Of a subgroup
+that has others below it the ratio is that of its children that are whole to those that it needs, and among its children
+the same is asked again. A subgroup without a minimum comes last.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
 from math import inf
 from typing import Final
 
+import msgspec
+
 from scheduler.core.model.facts import Membership
 from scheduler.core.model.minimum_tree import NEVER, MinimumTree
-from scheduler.core.model.records import PodGroupRecord, PodRecord, SucceededMember
+from scheduler.core.model.records import Minimums, PodGroupRecord, PodRecord, SucceededMember
 from scheduler.core.model.verdict import Code, SubgroupShort, Verdict
 from wire import rfc3339
+from wire.units import SECOND_NS
 
 _NONE: Final[Mapping[str, int]] = {}
-_S: Final = 1_000_000_000
 
 
 class Succeeded:
@@ -77,7 +85,7 @@ class Succeeded:
 def _seconds(created: str) -> float:
     """A time as the API server writes it, always in one form and in UTC; infinite for none."""
     created_ns = rfc3339.parse_ns(created)
-    return inf if created_ns is None else created_ns // _S
+    return inf if created_ns is None else created_ns // SECOND_NS
 
 
 @dataclass(slots=True)
@@ -114,6 +122,7 @@ class Quorum:
     """A gang's state. ``is_starting``: some members are under way, so nobody else is placed until they are shown.
 
     ``done``: members that have succeeded. ``is_below``: those that are bound or done don't satisfy the minimums.
+    ``is_kept``: they satisfy those that the gang had before its minimums rose, so it has lost nobody.
     ``active``: members by subgroup that are bound; of a gang that has its minimum, those on their way besides.
     ``lacks``: what each leaf of the tree lacks; ``of_all``: what lacks of the minimum of pods in all. ``most``: how
     many pods may be needed for the minimums that are satisfied.
@@ -132,6 +141,7 @@ class Quorum:
     most: int
     #: Of ``done``: how many of each subgroup.
     succeeded: Mapping[str, int] = field(default_factory=dict)
+    is_kept: bool = False
 
     @property
     def is_met(self) -> bool:
@@ -150,8 +160,8 @@ class Quorum:
 
     @property
     def is_broken(self) -> bool:
-        """Whether some run, and too few."""
-        return self.bound > 0 and self.is_below
+        """Whether some run, and too few of those that did."""
+        return self.bound > 0 and self.is_below and not self.is_kept
 
     def costs(self, ready: Iterable[PodRecord]) -> list[int]:
         """The fewest of these pods that satisfy each node of the tree; NEVER where they are not enough."""
@@ -197,14 +207,23 @@ class Quorum:
 
     def not_ready(self, waiting: Iterable[PodRecord], ready: Sequence[PodRecord]) -> Verdict:
         """The verdict while members are not there yet."""
+        waiting = list(waiting)
         gated = Counter(pod.subgroup for pod in waiting if pod.gated)
+        short = self.short(ready, gated)
+        if short is not None and (stray := self._stray(waiting)):
+            short = msgspec.structs.replace(short, stray=stray)
         return Verdict(
             code=Code.GANG_NOT_READY,
             required=self.minimum,
             present=self.bound + self.done + len(ready),
             gated=gated.total(),
-            subgroup=self.short(ready, gated),
+            subgroup=short,
         )
+
+    def _stray(self, waiting: Iterable[PodRecord]) -> str:
+        """The first subgroup that pods name and the PodGroup does not count pods in; "" if there is none."""
+        leaves = self.tree.numbers()
+        return min((pod.subgroup for pod in waiting if pod.subgroup and pod.subgroup not in leaves), default="")
 
     def short(self, ready: Sequence[PodRecord] = (), gated: Mapping[str, int] = _NONE) -> SubgroupShort | None:
         """The first subgroup that these pods don't complete: a leaf, or one that can't choose among enough others."""
@@ -267,6 +286,7 @@ def quorum(
         active=bound if total > 0 else bound + underway,
         most=max(group.minimum, tree.needed_at_most(costs)),
         succeeded=succeeded,
+        is_kept=group.kept is not None and group.kept.are_met(there),
     )
 
 
@@ -285,3 +305,155 @@ def _lacking(
 
 def _lacking_of(minimum: int, there: int, *, bound: int, living: int) -> int:
     return max(0, minimum - there, min(minimum, living) - bound)
+
+
+class RaisedMinimums:
+    """Minimums that rose while a gang ran: it is not broken (S4) before it has reached them, or lost what it had.
+
+    ``members``: pods of a gang that have not ended. ``is_in_flight``: whether a pod (UID) is on its way to be bound.
+    """
+
+    def __init__(
+        self,
+        members: Callable[[str, str], Sequence[PodRecord]],
+        is_in_flight: Callable[[str], bool],
+        succeeded: Succeeded,
+    ) -> None:
+        self._members = members
+        self._is_in_flight = is_in_flight
+        self._succeeded = succeeded
+
+    def kept(self, record: PodGroupRecord, known: PodGroupRecord | None) -> PodGroupRecord:
+        """A PodGroup as it was read, with the minimums that its pods have where those have risen."""
+        if known is None or known.uid != record.uid:
+            kept = record.kept  # another scheduler, or an earlier one, has seen them rise
+        elif known.minimums == record.minimums or known.blocker is not None or not self._has(known, known.minimums):
+            kept = known.kept
+        else:
+            kept = known.minimums
+        record = msgspec.structs.replace(record, kept=kept)
+        return msgspec.structs.replace(record, kept=None) if kept is not None and self._is_whole(record) else record
+
+    def after(self, group: PodGroupRecord, pod: PodRecord, now: PodRecord | None) -> PodGroupRecord:
+        """A PodGroup after a bound member has changed: it may have reached its minimums, or lost what it had before."""
+        if group.kept is None:
+            return group
+        is_lost = now is None or now.deleting or now.pod_group != pod.pod_group
+        if self._is_whole(group) or (is_lost and not self._has(group, group.kept)):
+            return msgspec.structs.replace(group, kept=None)
+        return group
+
+    def _is_whole(self, group: PodGroupRecord) -> bool:
+        members = self._members(group.namespace, group.name)
+        state = quorum(group, members, self._is_in_flight, self._succeeded.of(group, members))
+        return state.bound > 0 and not state.is_below
+
+    def _has(self, group: PodGroupRecord, minimums: Minimums) -> bool:
+        """Whether members are enough for these minimums, with those on their way: they may be shown after a rise."""
+        members = [pod for pod in self._members(group.namespace, group.name) if not pod.deleting]
+        there = Counter(pod.subgroup for pod in members if pod.node or self._is_in_flight(pod.uid))
+        return there.total() > 0 and minimums.are_met(there + Counter(self._succeeded.of(group, members)))
+
+
+#: Whether there is no minimum, the ratio, the place of the first pod in the order of members, the node.
+_Turn = tuple[bool, int, int, int]
+#: Ratios in parts of 2^64, rounded down: two of them with minimums below 2^31 are as equal or unequal as exact ones.
+_PARTS_BITS: Final = 64
+#: Below this level leaves are compared with each other directly, past the levels in between, so that one member costs
+#: this many looks at most.
+_LEVELS: Final = 16
+
+
+class Surplus:
+    """``active``: members by subgroup that are bound or on their way. ``waiting``: the others, in their order.
+
+    All pods of no leaf of the tree are one more leaf at the top, whose number is that of nodes: what the minimum in
+    all asks beyond those of subgroups is theirs.
+    """
+
+    def __init__(self, group: PodGroupRecord, active: Mapping[str, int], waiting: Iterable[PodRecord]) -> None:
+        self._tree, self._rest = group.tree, len(group.tree.names)
+        self._numbers = group.tree.numbers()
+        self._minimums = [*map(max, group.tree.pods, group.tree.parts), max(0, group.minimum - group.tree.fewest)]
+        self._active = _whole(group.tree, active, self._numbers)
+        known = Counter[int]()
+        for name, count in active.items():
+            known[self._known(name)] += count
+        for node in (*group.tree.leaves, self._rest):
+            self._active[node] = known[node]
+        self._waiting: dict[int, deque[tuple[int, PodRecord]]] = {}
+        for place, pod in enumerate(waiting):
+            self._waiting.setdefault(self._known(pod.subgroup), deque()).append((place, pod))
+        self._parents, self._turns = _levels(group.tree, self._rest), dict[int, list[_Turn]]()
+        self._fill()
+        #: The leaf of the member that was taken last; 0 if there is none.
+        self._last = 0
+
+    def _fill(self) -> None:
+        """Put those into their parents' turns that have members left, or children that have."""
+        for node in range(self._rest, 0, -1):
+            if node in self._turns:
+                heapify(self._turns[node])
+            if (first := self._first(node)) is not None:
+                self._turns.setdefault(self._parents[node], []).append(self._turn(node, first))
+        heapify(self._turns.setdefault(0, []))
+
+    def _first(self, node: int) -> int | None:
+        """The place of the member that is its next one, in the order of members."""
+        if node in self._waiting:
+            return self._waiting[node][0][0] if self._waiting[node] else None
+        return self._turns[node][0][2] if self._turns.get(node) else None
+
+    def take(self) -> PodRecord | None:
+        """The next one; None if there is none left."""
+        self._put_back()
+        node = 0
+        while self._turns.get(node):
+            node = heappop(self._turns[node])[-1]
+        self._last = node
+        if not node:
+            return None
+        return self._waiting[node].popleft()[1]
+
+    def placed(self) -> None:
+        """The one that was taken last is active now."""
+        node = self._last
+        if not node:
+            return
+        self._active[node] += 1
+        # What becomes whole by that counts above it.
+        while node not in {0, self._rest} and self._active[node] == self._minimums[node]:
+            node = self._tree.parents[node]
+            self._active[node] += 1
+
+    def _put_back(self) -> None:
+        """Put the leaf of the last one, and what is above it, into their turns again if they have members left."""
+        node = self._last
+        while node:
+            if (first := self._first(node)) is not None:
+                heappush(self._turns[self._parents[node]], self._turn(node, first))
+            node = self._parents[node]
+
+    def _known(self, subgroup: str) -> int:
+        return self._numbers.get(subgroup, self._rest)
+
+    def _turn(self, node: int, first: int) -> _Turn:
+        minimum = self._minimums[node]
+        return (not minimum, (self._active[node] << _PARTS_BITS) // minimum if minimum else 0, first, node)
+
+
+def _whole(tree: MinimumTree, active: Mapping[str, int], numbers: Mapping[str, int]) -> list[int]:
+    """How many children of each node are whole; one more for the rest."""
+    counts = Counter({name: count for name, count in active.items() if name in numbers})
+    costs = tree.costs(tree.lacking(counts))
+    return [*(sum(costs[child] == 0 for child in children) for children in tree.children), 0]
+
+
+def _levels(tree: MinimumTree, rest: int) -> list[int]:
+    """The parent of each node, as far as levels are told apart; the rest stands at the top."""
+    depth, found = [0] * (rest + 1), [0] * (rest + 1)
+    for node in range(1, rest):
+        above = tree.parents[node]
+        found[node] = above if depth[above] < _LEVELS else found[above]
+        depth[node] = min(depth[above] + 1, _LEVELS)
+    return found

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from scheduler.core.mig_partitioning.node_choice import Carve
+from scheduler.core.mig_partitioning.node_choice import GpuPartition
 from scheduler.core.model.mig import DONE, FAILED, UNDER_WAY, Gpu, MigCard, MigLayoutAsked, MigNode
 
 PREFIX: Final = "moorage-"
@@ -96,10 +96,10 @@ class Attempts:
     #: How many attempts of ours there were, by what became of them.
     counts: Counter[How] = field(default_factory=Counter)
 
-    def begin(self, carve: Carve, attempt: str, there: Amounts, *, now_s: float) -> None:
+    def begin(self, partition: GpuPartition, attempt: str, there: Amounts, *, now_s: float) -> None:
         """Take an attempt that is asked for from now on. ``there``: resources that the node offers."""
-        uuid, caps = carve.cut.uuid, self._caps_of(carve.node, carve.cut.gone, there)
-        one = InFlight(node=carve.node, uuid=uuid, attempt=attempt, since_s=now_s, uids=carve.uids, caps=caps)
+        uuid, caps = partition.cut.uuid, self._caps_of(partition.node, partition.cut.gone, there)
+        one = InFlight(node=partition.node, uuid=uuid, attempt=attempt, since_s=now_s, uids=partition.uids, caps=caps)
         self.in_flight[one.gpu] = one
         self.counts[How.ASKED] += 1
 

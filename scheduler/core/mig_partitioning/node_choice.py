@@ -1,24 +1,25 @@
 """Which pods wait for MIG slices, and on which node they are made: where it costs least, and the pods start then.
 
-Whether they start is a decision on a changed snapshot, in which the node has the slices: by the same rules, queues and
-gangs as any. So nothing is cut for a pod that something else keeps waiting.
+Which GPUs of the node are cut, and how: each GPU takes as many of the slices that the node lacks as it can. Whether the
+pods start is a decision on a changed snapshot, in which the node has the slices: by the same rules, queues and gangs as
+any. So nothing is cut for a pod that something else keeps waiting.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Container, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 import msgspec
 
+from gpu.mig import MOST_MEMORY_SLICES, Cut, Place, Slice, cut
 from gpu.node_resources import slice_resource
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.allowance import Limits
-from scheduler.core.decide.changes import AnotherNode, Change, NoRoomMade, OnlyThese
+from scheduler.core.decide.changes import AnotherNode, Change, NoNomination, OnlyThese
 from scheduler.core.decide.decide import decide_as_if
-from scheduler.core.mig_partitioning.layouts import CardCut, Cutter, cuts
 from scheduler.core.model.mig import Gpu, MigCard, MigNode
 from scheduler.core.model.plan import Explain, placements
 from scheduler.core.model.pod_class import PodClass
@@ -26,8 +27,166 @@ from scheduler.core.model.records import NodeRecord, PodRecord
 from scheduler.core.model.verdict import Code
 from wire import names
 
+#: Searches in one look, and results that are kept.
+MOST_SEARCHES: Final = 32
+_MOST_KNOWN: Final = 4096
+
+
+class CardCut(msgspec.Struct, frozen=True):
+    """A GPU's new layout, all slices of it. ``gone`` and ``new``: how many slices of each resource go and come."""
+
+    uuid: str
+    layout: tuple[tuple[str, int], ...]
+    gone: tuple[tuple[str, int], ...]
+    new: tuple[tuple[str, int], ...]
+    #: Slices destroyed, memory slices lost to profiles, and memory slices that stay free: fewer are better.
+    cost: tuple[int, int, int]
+
+
+class Best(msgspec.Struct, frozen=True):
+    """The best cut of GPUs of one kind. ``rank``: less is better. The ``uuid`` of ``cut`` is that of any of them."""
+
+    rank: tuple[int, tuple[int, int, int]]
+    cut: CardCut
+
+    def of(self, card: MigCard) -> CardCut:
+        """The same cut of another GPU of the kind."""
+        return msgspec.structs.replace(self.cut, uuid=card.uuid)
+
+
+#: Resources with their numbers, sorted by name.
+_Amounts: TypeAlias = tuple[tuple[str, int], ...]
+
+
+@dataclass(slots=True)
+class Cutter:
+    """Searches GPUs for cuts, and knows those that it found: most GPUs are like another one.
+
+    ``left``: searches that may still be made in this look. One takes up to ten milliseconds.
+    """
+
+    left: int = 0
+    #: By the GPU's kind, resources of which all free slices are spoken for, and what is missing.
+    _known: dict[tuple[bytes, tuple[str, ...], _Amounts], Best | None] = field(default_factory=dict)
+    #: By the same, and profiles in the order in which they are wanted.
+    _searched: dict[tuple[bytes, tuple[str, ...], tuple[str, ...]], Cut | None] = field(default_factory=dict)
+
+    def begin(self, most: int = MOST_SEARCHES) -> None:
+        """Begin a look."""
+        self.left = most
+        for known in (self._known, self._searched):
+            if len(known) > _MOST_KNOWN:
+                known.clear()
+
+    def best(
+        self, card: MigCard, missing: _Amounts, spoken: tuple[str, ...], *, may_search: bool = True
+    ) -> Best | None:
+        """Return the cut with the most of what is missing; None: there is none, or no time to search."""
+        key = (card.kind, spoken, missing)
+        try:
+            return self._known[key]
+        except KeyError:
+            if self.left <= 0 or not may_search:
+                return None
+        wanted = _wanted(card, missing)
+        slices = _slices(card, spoken)
+        if not wanted or any(not each.is_whole and each.in_use for each in card.slices):
+            self._known[key] = None  # a layout can't name such a slice, so it would be destroyed
+            return None
+        search = (card.kind, spoken, wanted)
+        if search not in self._searched:
+            self.left -= 1
+            self._searched[search] = _search(slices, card, wanted)
+        found = self._searched[search]
+        one = None if found is None else _card_cut(card, slices, found)
+        best = None if one is None else Best((-sum(number for _, number in one.new), one.cost), one)
+        self._known[key] = best
+        return best
+
+
+def _wanted(card: MigCard, missing: _Amounts) -> tuple[str, ...]:
+    """Profiles of the GPU that are missing, each as often as it is, the largest first."""
+    names = {slice_resource(profile): profile for profile in card.profiles}
+    sizes = {name: _size(card, name) for name in card.profiles}
+    wanted = (profile for resource, number in missing for profile in [names.get(resource)] * number)
+    largest_first = sorted((each for each in wanted if each is not None), key=lambda each: -sizes[each])
+    return tuple(largest_first[: 2 * MOST_MEMORY_SLICES])
+
+
+def _slices(card: MigCard, spoken: Container[str]) -> tuple[Slice, ...]:
+    """Its slices; free ones of a resource that pods are on their way to count as in use."""
+    return tuple(
+        Slice(each.profile, Place(each.start, each.size), each.in_use or each.resource in spoken)
+        for each in card.slices
+    )
+
+
+def _search(slices: Sequence[Slice], card: MigCard, wanted: Iterable[str]) -> Cut | None:
+    taken: list[str] = []
+    best: Cut | None = None
+    for profile in wanted:
+        if len(taken) == MOST_MEMORY_SLICES:
+            break
+        one = cut(slices, card.profiles, [*taken, profile])
+        if one is not None:
+            taken, best = [*taken, profile], one
+    return best
+
+
+def cuts(
+    cutter: Cutter, cards: Iterable[MigCard], missing: Mapping[str, int], spoken: Collection[str], *, may_search: bool
+) -> Generator[None, None, tuple[list[CardCut], Counter[str]]]:
+    """Return cuts of a node's GPUs, and what they leave missing, in steps: each search ends one.
+
+    ``spoken``: resources of which pods are on their way to some free slices. Nobody knows which of them these are, so
+    all of such a resource count as in use. ``may_search``: without that it is one step, by what is known.
+    """
+    left = {resource: number for resource, number in missing.items() if number > 0}
+    found, there, taken = list[CardCut](), list(cards), tuple(sorted(spoken))
+    while left and there:
+        wanted = tuple(sorted(left.items()))
+        best: tuple[Best, MigCard] | None = None
+        for card in there:
+            searches = cutter.left
+            one = cutter.best(card, wanted, taken, may_search=may_search)
+            if cutter.left < searches:
+                yield
+            if one is not None and (best is None or one.rank < best[0].rank):
+                best = one, card
+        if best is None:
+            break
+        one, card = best
+        found.append(one.of(card))
+        there.remove(card)
+        new = dict(one.cut.new)
+        left = {resource: lacks for resource, number in left.items() if (lacks := number - new.get(resource, 0)) > 0}
+    return found, Counter(left)
+
+
+def _size(card: MigCard, profile: str) -> int:
+    return max((place.size for place in card.profiles[profile].places), default=0)
+
+
+def _card_cut(card: MigCard, slices: Sequence[Slice], best: Cut) -> CardCut:
+    kept = [each for each in slices if each not in best.gone]
+    layout = [(each.profile, each.place.start) for each in kept]
+    layout += [(profile, place.start) for profile, place in best.new]
+    used = sum(each.place.size for each in kept if each.in_use)
+    return CardCut(
+        uuid=card.uuid,
+        layout=tuple(sorted(layout, key=lambda each: each[1])),
+        gone=_counted(each.profile for each in best.gone),
+        new=_counted(profile for profile, _ in best.new),
+        cost=(len(best.gone), best.lost, MOST_MEMORY_SLICES - used),
+    )
+
+
+def _counted(profiles: Iterable[str]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(Counter(map(slice_resource, profiles)).items()))
+
+
 #: Verdicts that other slices can change.
-_FOR_WANT_OF_SLICES: Final = frozenset({Code.NO_NODE_FITS, Code.GANG_INCOMPLETE, Code.NO_CARD_CAN_BE_CARVED})
+_FOR_WANT_OF_SLICES: Final = frozenset({Code.NO_NODE_FITS, Code.GANG_INCOMPLETE, Code.NO_GPU_CAN_BE_PARTITIONED})
 #: Pods of a gang that are looked at, and slices that one group may want: as many as 64 GPUs have.
 _MOST_PODS: Final = 512
 _MOST_SLICES: Final = 512
@@ -84,9 +243,6 @@ def waiting(cluster: Cluster, uid: str, now_ns: int) -> PodRecord | None:
     return pod
 
 
-_Amounts: TypeAlias = tuple[tuple[str, int], ...]
-
-
 class _Asked:
     """Slices that pods take: pods alone are many, and of few classes."""
 
@@ -127,7 +283,7 @@ _MIXED: Final = "mixed"
 _MOST_OPERATIONS: Final = 60_000
 
 
-class Carve(msgspec.Struct, frozen=True):
+class GpuPartition(msgspec.Struct, frozen=True):
     """Ask a node to cut a GPU so, for these pods (UIDs)."""
 
     node: str
@@ -137,12 +293,12 @@ class Carve(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """``carves`` for those that get slices; ``none``: those for which nothing can be cut now.
+    """``partitions`` for those that get slices; ``none``: those for which nothing can be cut now.
 
     ``rest``: those for which there was no time in this look.
     """
 
-    carves: tuple[Carve, ...]
+    partitions: tuple[GpuPartition, ...]
     none: tuple[SliceWant, ...]
     rest: tuple[SliceWant, ...] = ()
 
@@ -188,14 +344,14 @@ class Look:
         self._free: dict[str, dict[str, int]] = {}
         #: The group that is looked at was offered something that is not offered any more.
         self._is_old = False
-        self._carves, self._none, self._rest = list[Carve](), list[SliceWant](), list[SliceWant]()
+        self._partitions, self._none, self._rest = list[GpuPartition](), list[SliceWant](), list[SliceWant]()
 
     @property
     def chosen(self) -> Chosen:
         """What was chosen so far."""
-        return Chosen(tuple(self._carves), tuple(self._none), tuple(self._rest))
+        return Chosen(tuple(self._partitions), tuple(self._none), tuple(self._rest))
 
-    def steps(self, wants: Sequence[SliceWant]) -> Iterator[tuple[Carve, ...]]:
+    def steps(self, wants: Sequence[SliceWant]) -> Iterator[tuple[GpuPartition, ...]]:
         """Choose. Each step takes some milliseconds, and yields what has to be charged before anything else happens."""
         self._cutter.begin()
         names = sorted(name for name in self._nodes if is_offered(self._cluster.node(name)))
@@ -218,7 +374,7 @@ class Look:
         """Whether more may be searched and tried."""
         return self._tries > 0 and self._cutter.left > 0
 
-    def _for_one(self, want: SliceWant, names: Iterable[str]) -> Iterator[tuple[Carve, ...]]:
+    def _for_one(self, want: SliceWant, names: Iterable[str]) -> Iterator[tuple[GpuPartition, ...]]:
         """Choose for one group; nothing if that lets none of its pods start, or there is no time."""
         offers = list[_Offer]()
         for number, name in enumerate(names, 1):
@@ -239,12 +395,12 @@ class Look:
                 break
 
     def _is_chosen(self, want: SliceWant) -> bool:
-        return bool(self._carves) and self._carves[-1].uids == want.uids
+        return bool(self._partitions) and self._partitions[-1].uids == want.uids
 
     def _is_waiting(self, want: SliceWant) -> bool:
         return any(waiting(self._cluster, uid, self._now_ns) is not None for uid in want.uids)
 
-    def _try(self, want: SliceWant, tried: Iterable[_Offer]) -> tuple[Carve, ...]:
+    def _try(self, want: SliceWant, tried: Iterable[_Offer]) -> tuple[GpuPartition, ...]:
         """Choose these nodes, if they offer the same now and pods of the group start then; nothing if not."""
         now = [self._again(one.node.name, want) for one in tried]
         found = [one for one in now if one is not None]
@@ -253,10 +409,10 @@ class Look:
             return ()
         if not _starts(self._cluster, want, found, self._now_ns):
             return ()
-        carves = tuple(Carve(one.node.name, each, want.uids) for one in found for each in one.cuts)
-        self._taken |= {(carve.node, carve.cut.uuid) for carve in carves}
-        self._carves += carves
-        return carves
+        partitions = tuple(GpuPartition(one.node.name, each, want.uids) for one in found for each in one.cuts)
+        self._taken |= {(partition.node, partition.cut.uuid) for partition in partitions}
+        self._partitions += partitions
+        return partitions
 
     def _again(self, name: str, want: SliceWant) -> _Offer | None:
         """What a node offers now, as far as it takes no search."""
@@ -273,7 +429,7 @@ class Look:
 
     def _offer(
         self, name: str, want: SliceWant, *, may_search: bool = True
-    ) -> Generator[tuple[Carve, ...], None, _Offer | None]:
+    ) -> Generator[tuple[GpuPartition, ...], None, _Offer | None]:
         node, of_node = self._cluster.node(name), self._nodes.get(name)
         cards = [] if of_node is None else [each for each in of_node.cards if each.is_ready]
         cards = [each for each in cards if not self._is_out((name, each.uuid))]
@@ -331,7 +487,7 @@ def _together(offers: Sequence[_Offer], want: SliceWant) -> tuple[_Offer, ...]:
 
 def _starts(cluster: Cluster, want: SliceWant, offers: Iterable[_Offer], now_ns: int) -> bool:
     """Whether pods of the group are placed where these nodes have the slices."""
-    changed: list[Change] = [OnlyThese(frozenset(want.uids)), NoRoomMade()]
+    changed: list[Change] = [OnlyThese(frozenset(want.uids)), NoNomination()]
     changed += [AnotherNode(_with(one.node, one.cuts)) for one in offers]
     limits = Limits(most=_MOST_OPERATIONS)
     decision = decide_as_if(cluster.snapshot(), *changed, now_ns=now_ns, limits=limits)

@@ -9,7 +9,7 @@ import msgspec
 from gpu.mig import Profile
 from gpu.node_resources import slice_resource
 
-#: ``status.cards[].carving.state`` of a GpuNode.
+#: ``status.cards[].partitioning.state`` of a GpuNode.
 UNDER_WAY = "underway"
 DONE = "done"
 REFUSED = "refused"
@@ -46,7 +46,7 @@ class MigLayoutAsked(msgspec.Struct, frozen=True, gc=False):
 class MigCard(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """A GPU. ``is_ready``: its MIG mode is on, it is well, and its slices are known.
 
-    ``attempt``, ``state``: of ``status.cards[].carving``.
+    ``attempt``, ``state``: of ``status.cards[].partitioning``.
     """
 
     uuid: str

@@ -237,6 +237,9 @@ class AntiTerm(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     namespace_selector: tuple[Requirement, ...] | None = None
     #: Its owners have written less: there are too many terms like theirs (nodes/inter_pod_affinity.py).
     is_widened: bool = False
+    #: It names no namespaces, so it takes pods of its owners' namespace only, and never others' however many there are:
+    #: a quota of scope CrossNamespacePodAffinity lets it pass.
+    is_own: bool = False
 
 
 class VolumeRule(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=True):
@@ -272,6 +275,8 @@ class Constraints(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_onl
     sources: tuple[tuple[str, bool], ...] = ()
     #: What kubelets align of it on NUMA nodes, where that is read.
     aligned: NumaAsk | None = None
+    #: Only nodes that offer each GPU once.
+    distinct_gpus: bool = False
     #: What filters have read by themselves, by kind (filters/filter.py).
     asks: tuple[tuple[str, Any], ...] = ()
 
@@ -326,7 +331,7 @@ class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=T
     prefers: PodPreferences | None = None
     #: Terms of other pods by which it is scored beside them (inter_pod_affinity.py).
     drawn_by: frozenset[WeightedTerm] = frozenset()
-    #: Nodes that are out for it for a while, because an attempt failed there (backoff.py).
+    #: Nodes that are out for it for a while, because an attempt failed there (assumed/attempts.py).
     excluded: frozenset[str] = frozenset()
     #: Seconds after which its kubelet ends it (``activeDeadlineSeconds``), and those that its annotation names; 0: not
     #: known.

@@ -1,8 +1,8 @@
 """Values of preemption (docs/design/preemption.md): the victims of a need, or why there are none.
 
-Reclaim, preempt and consolidate share them. A *nomination* names the pods that room is made for
-(its holders), their places, and victims. It is written before the first eviction, and charged from the moment it is
-decided until its holders are bound or it is given up.
+Reclaim, preempt and consolidate share them. A *nomination* names the pods that room is made for (its nominated pods),
+their places, and victims. It is written before the first eviction, and charged from the moment it is decided until its
+nominated pods are bound or it is given up.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Action(enum.Enum):
 
 
 class Place(msgspec.Struct, frozen=True, gc=False):
-    """Where a holder (a pod that a nomination makes room for) is to be. ``devices``: parts of devices, as planned.
+    """Where a nominated pod is to be. ``devices``: parts of devices, as planned.
 
     ``emptied``: groups of shared devices there that have to come back whole for it; all their tenants are victims.
     """
@@ -45,7 +45,7 @@ class Victim(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A pod that has to go.
 
     ``owner``: by what evictions are counted: the UID of its PodGroup, the identity of its controller, or its own UID.
-    ``past_budgets``: it goes though a PodDisruptionBudget forbids it (``RoomSettings.budgets``).
+    ``past_budgets``: it goes though a PodDisruptionBudget forbids it (``PreemptionSettings.budgets``).
     """
 
     pod_uid: str
@@ -71,10 +71,10 @@ class Moved(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Nomination(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A decision to make room. ``pod_group``: of the holders, "" for a pod alone, which is the only holder then.
+    """A decision to evict victims for nominated pods. ``pod_group``: that of the pods, "" for a pod alone.
 
-    ``id`` is unique: made of the first holder's UID and ``number``, the number of nominations that it had before.
-    ``moved``: places that are kept for successors of victims.
+    ``id`` is unique: made of the first nominated pod's UID and ``number``, the number of nominations that it had
+    before. ``moved``: places that are kept for successors of victims.
     """
 
     id: str
@@ -90,23 +90,24 @@ class Nomination(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 class Ended(enum.Enum):
     """Why a nomination is over."""
 
-    #: All its holders are bound.
+    #: All its nominated pods are bound.
     BOUND = "bound"
-    #: A holder is gone, or is being deleted.
-    HOLDER_GONE = "holder-gone"
-    #: A holder may not start now: it is gated, or something beside room keeps it.
-    HOLDER_KEPT = "holder-kept"
-    #: The holders ask for something else now, or are other pods of their gang: their places are not what they need.
+    #: A nominated pod is gone, or is being deleted.
+    NOMINEE_GONE = "nominee-gone"
+    #: A nominated pod may not start now: it is gated, or something beside room keeps it.
+    NOMINEE_KEPT = "nominee-kept"
+    #: The nominated pods ask for something else now, or are other pods of their gang: their places are not what they
+    #: need.
     ASKS_DIFFERENTLY = "asks-differently"
-    #: All holders were placed elsewhere, where nobody has to go.
+    #: All nominated pods were placed elsewhere, where nobody has to go.
     BETTER_PLACE = "better-place"
     #: The node of a place is gone, not ready, cordoned or in another domain, or an attempt failed there.
     PLACE_GONE = "place-gone"
-    #: All victims are gone, and the holders don't fit: somebody else came, or they ask more.
+    #: All victims are gone, and the nominated pods don't fit: somebody else came, or they ask more.
     PLACE_TAKEN = "place-taken"
     #: A victim is still there long after it should have ended.
     VICTIM_STAYS = "victim-stays"
-    #: Its places were free, and claims of a holder could not be bound there.
+    #: Its places were free, and claims of a nominated pod could not be bound there.
     CLAIMS_FAILED = "claims-failed"
 
 
@@ -178,29 +179,30 @@ class Respect(enum.StrEnum):
     WITHIN_QUOTA = "within-quota"
 
 
-class RoomSettings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class PreemptionSettings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """What an administrator may set about preemption.
 
-    ``multiplier_milli``: by how much a taker's use of its share counts more beside that of those it takes from; less
-    than 1,000 counts as that. ``preempt_min_ns``, ``reclaim_min_ns``: of queues that say nothing, nor any above them.
-    ``every_ns``: so often room is looked for at most. ``leaving_ns``: for so long pods that are terminating are counted
-    as gone (KAI's ``--stuck-in-releasing-threshold``). ``longest_grace_s``: a victim's own grace period counts up to
-    this: its holder looks for another place when it has not ended then. ``budgets_percent``: with ``Respect.SHARE``.
+    ``saturation_multiplier_milli``: by how much a taker's use of its share counts more beside that of those it takes
+    from; less than 1,000 counts as that. ``preempt_min_runtime_ns``, ``reclaim_min_runtime_ns``: of queues that say
+    nothing, nor any above them. ``interval_ns``: so often room is looked for at most. ``releasing_threshold_ns``: for
+    so long pods that are terminating are counted as gone (KAI's ``--stuck-in-releasing-threshold``).
+    ``longest_victim_grace_s``: a victim's own grace period counts up to this: its nominated pod looks for another place
+    when it has not ended then. ``disruption_budgets_percent``: with ``Respect.SHARE``.
     """
 
-    multiplier_milli: int = 1_000
-    preempt_min_ns: int = 0
-    reclaim_min_ns: int = 0
-    reclaim_method: Method = Method.LCA
+    saturation_multiplier_milli: int = 1_000
+    preempt_min_runtime_ns: int = 0
+    reclaim_min_runtime_ns: int = 0
+    reclaim_resolve_method: Method = Method.LCA
     #: As KAI's ``--max-consolidation-preemptees``; 0: nobody is moved.
     most_moved_groups: int = 16
     #: A group that was evicted for others so often within the hour is not moved.
     moves_per_hour: int = 2
-    every_ns: int = 200_000_000
-    leaving_ns: int = 120_000_000_000
-    longest_grace_s: int = 600
-    budgets: Respect = Respect.ALWAYS
-    budgets_percent: int = 50
+    interval_ns: int = 200_000_000
+    releasing_threshold_ns: int = 120_000_000_000
+    longest_victim_grace_s: int = 600
+    disruption_budgets: Respect = Respect.ALWAYS
+    disruption_budgets_percent: int = 50
 
 
 class Budget(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -226,7 +228,7 @@ class FailedClaim(NamedTuple):
     last_s: int
 
 
-class RoomFacts(msgspec.Struct, frozen=True, kw_only=True):
+class PreemptionFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What the shell knows, and the rules of preemption read: as in ``Trial`` (preemption/trial.py).
 
     ``version`` is another one whenever anything of it is. ``asked``: pods (UIDs) whose eviction was tried; None: all
@@ -242,7 +244,7 @@ class RoomFacts(msgspec.Struct, frozen=True, kw_only=True):
     evicted: Mapping[str, Evicted] = {}
     failed_claims: Mapping[str, FailedClaim] = {}
     takers_wait: Mapping[str, int] = {}
-    settings: RoomSettings = RoomSettings()
+    settings: PreemptionSettings = PreemptionSettings()
 
 
 class KeptPods(NamedTuple):
@@ -255,7 +257,7 @@ class KeptPods(NamedTuple):
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """Room can be made: ``units`` have to go, and then the holders fit at ``places``.
+    """Room can be made: ``units`` have to go, and then the nominated pods fit at ``places``.
 
     ``past_budgets``: pods (UIDs) of units for which PodDisruptionBudgets don't count.
     """
@@ -269,7 +271,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 class Moves(msgspec.Struct, frozen=True, kw_only=True):
     """A need fits at ``places`` if ``units`` go, and the successors of all their pods fit at ``moved`` then.
 
-    ``moved`` names the pods that go, with the nodes where their successors are to be. ``placed`` as in ``NoRoom``;
+    ``moved`` names the pods that go, with the nodes where their successors are to be. ``placed`` as in ``NoVictims``;
     ``looked``: nodes that were looked at.
     """
 
@@ -287,7 +289,7 @@ class NoMoves(msgspec.Struct, frozen=True, kw_only=True):
     looked: int = 0
 
 
-class NoRoom(msgspec.Struct, frozen=True, kw_only=True):
+class NoVictims(msgspec.Struct, frozen=True, kw_only=True):
     """No room can be made. ``bound``: what proves it; None: searched, nothing found, not proven.
 
     ``queue_code``: with ``Bound.QUEUE``, what the queue says; None: it would be above its fair share. ``until_s``: when

@@ -36,7 +36,7 @@ class Candidate:
 
     pods: list[PodRecord]
     pod_group: PodGroupRecord | None = None
-    #: 0: its minimum is not bound yet, as of a pod alone; 1: just that is bound; ABOVE: more is (kai-contract 14.12).
+    #: 0: its minimum is not bound yet, as of a pod alone; 1: just that is bound; ABOVE: more is (as in KAI).
     above: int = 0
 
     @property

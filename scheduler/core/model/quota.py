@@ -52,6 +52,18 @@ class BadField(msgspec.Struct, frozen=True, gc=False):
     value: str
 
 
+class QueueElsewhere(msgspec.Struct, frozen=True, gc=False):
+    """A Queue object of another node pool, which is named as events do."""
+
+    name: str
+    pool: str
+
+    @property
+    def key(self) -> str:
+        """Queues are known by their names."""
+        return self.name
+
+
 class QueueRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A queue as its object says. ``parent`` "": it is at the top.
 

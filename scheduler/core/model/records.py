@@ -5,6 +5,8 @@ With what gangs ask of the places of their pods, and the Topology objects that s
 
 from __future__ import annotations
 
+from collections import Counter
+
 import msgspec
 
 from gpu import node_resources
@@ -79,6 +81,14 @@ class ClaimUse(msgspec.Struct, frozen=True, gc=False):
     is_own: bool = False
 
 
+class PlainOwner(msgspec.Struct, frozen=True, gc=False):
+    """A ReplicaSet, StatefulSet or Deployment: ``key`` is its identity."""
+
+    kind: str
+    key: str
+    name: str
+
+
 class PodRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A pod that has not ended: one that names a node, or one of ours that waits.
 
@@ -111,12 +121,19 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     #: Of one that waits: identity and name of the Job that owns it, "" without one.
     job: str = ""
     job_name: str = ""
+    #: Of one that waits: nobody makes a PodGroup for it, as its annotations say.
+    is_ungrouped: bool = False
+    #: Of one that waits: a ReplicaSet or StatefulSet that may say more of its group than it does itself (``stated``).
+    plain_owner: PlainOwner | None = None
+    stated: frozenset[tuple[str, str]] = frozenset()
     #: Of one that waits and was judged by its claims (claims.py): those that nobody else may use meanwhile.
     alone: tuple[str, ...] = ()
     #: The same of claims, name and UID, that are bound with its placement: one for each of the class's ``unbound``.
     unbound_claims: tuple[tuple[str, str], ...] = ()
     #: ResourceClaims that it uses.
     resource_claims: tuple[ResourceClaimUse, ...] = ()
+    #: Of one that waits: names of ConfigMaps without which no kubelet starts it.
+    config_maps: tuple[str, ...] = ()
     #: Of one that waits: the extended resources of its containers, and the claim for them that its status names.
     extended_asks: tuple[ExtendedAsk, ...] = ()
     extended_claim: str = ""
@@ -250,6 +267,17 @@ class PlannedMember(msgspec.Struct, frozen=True, gc=False):
     devices: tuple[PlannedDevice, ...] = ()
 
 
+class Minimums(msgspec.Struct, frozen=True, gc=False):
+    """What a gang needs: pods in all, and the minimums of its subgroups."""
+
+    pods: int
+    tree: MinimumTree
+
+    def are_met(self, there: Counter[str]) -> bool:
+        """Whether these pods by subgroup are enough."""
+        return self.pods <= there.total() and self.tree.is_satisfied(there)
+
+
 class PodGroupRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A gang. ``unsupported`` names a constraint that is not implemented ("": none).
 
@@ -275,6 +303,10 @@ class PodGroupRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     unread_stale: str | None = None
     delay_ns: int = 0
     stale_since: str = ""
+    #: The last minimums that its pods had, since when the minimums were raised; None: they have those that count now,
+    #: or have lost members. ``written_kept``: the same as its annotation says.
+    kept: Minimums | None = None
+    written_kept: Minimums | None = None
     #: What it and its subgroups, by name, ask of the places of their pods; "" is the group itself.
     levels: tuple[tuple[str, LevelConstraint], ...] = ()
     #: Identity of the workload that it was made for and goes with, "" if people wrote it.
@@ -287,6 +319,11 @@ class PodGroupRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     is_preemptible: bool | None = None
     #: Whether this scheduler decides on it, by its node pool.
     is_elsewhere: bool = False
+
+    @property
+    def minimums(self) -> Minimums:
+        """What it needs."""
+        return Minimums(self.minimum, self.tree)
 
     @property
     def blocker(self) -> Verdict | None:

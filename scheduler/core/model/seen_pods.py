@@ -22,8 +22,7 @@ from scheduler.core.model.facts import Membership, copied
 from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.records import PodGroupRecord, PodRecord
 from scheduler.core.model.settings import NodePool
-from wire.recent import Recent
-from wire.versions import is_older
+from wire.tombstones import Recent, is_older
 
 
 class Elsewhere:
@@ -250,5 +249,5 @@ class Pods:
         return node
 
     def forget_gone(self) -> None:
-        """A period is over (wire/recent.py)."""
+        """A period is over (wire/tombstones.py)."""
         self.gone.age(lambda _, __: False)

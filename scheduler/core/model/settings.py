@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import msgspec
 
 from scheduler.core.model.pod_class import Term, Weights
-from scheduler.core.model.preemption import RoomSettings
+from scheduler.core.model.preemption import PreemptionSettings
 from wire import names
 from wire.crds.podgroup import DEFAULT_NODE_POOL
 
@@ -31,7 +31,7 @@ class NodePool(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def suffix(self) -> str:
-        """What names of objects that each scheduler has of its own end in (kai-contract 6.4: its lease)."""
+        """What names of objects that each scheduler has of its own end in, as its lease does."""
         return f"-{self.value}" if self.value else ""
 
     @property
@@ -89,21 +89,23 @@ class Settings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     longest_exclusion_ns: int = 1_800_000_000_000
     #: So often a pod is moved away from nodes that don't answer; then it waits where it is.
     most_moves: int = 2
-    #: Workloads are grouped by ``moorage workloads``: pods of a Job, too, wait until they name a PodGroup.
-    are_grouped: bool = False
+    #: Workloads are grouped by ``moorage podgrouper``: pods of a Job, too, wait until they name a PodGroup.
+    workloads_are_grouped: bool = False
     #: All pods wait for nodes that enforce what they wish, not only those that say so themselves.
     require_enforcement: bool = False
     #: Node affinity that all pods have beside their own, by the terms of which one has to hold; None: none.
-    enforced_affinity: tuple[Term, ...] | None = None
+    enforced_node_affinity: tuple[Term, ...] | None = None
     #: Pods are evicted for others that have a right to what they use (docs/design/preemption.md).
     preemption: bool = True
     #: After so long nodes are kept for a group that found no room, if its queue says nothing (queues.reserved_nodes).
-    patience_ns: int = 600_000_000_000
+    reserved_nodes_patience_ns: int = 600_000_000_000
     #: Of all GPUs, how many may be on such nodes; 0: none are kept.
-    berths_percent: int = 10
-    room: RoomSettings = RoomSettings()
+    reserved_nodes_percent: int = 10
+    preemption_settings: PreemptionSettings = PreemptionSettings()
     #: Pods go only where kubelets can align them on NUMA nodes, as NodeResourceTopology objects say.
-    aligns_numa: bool = False
+    numa_alignment: bool = False
+    #: Pods with several GPUs do not go where two may be the same one, as the device plugin offers each several times.
+    distinct_gpus: bool = False
 
     @property
     def uses_prices(self) -> bool:

@@ -7,9 +7,10 @@ from typing import Final
 
 import msgspec
 
-_S: Final = 1_000_000_000
+from wire.units import SECOND_NS
+
 #: A PodGroup may have a shorter grace time than all others.
-_LONGEST_BETWEEN_LOOKS_NS: Final = 10 * _S
+_LONGEST_BETWEEN_LOOKS_NS: Final = 10 * SECOND_NS
 
 Key = tuple[str, str]
 """Namespace and name of a PodGroup."""
@@ -29,24 +30,24 @@ class Stale(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class StaleFacts:
-    """``gangs``: all that are known. ``grace_ns``: for PodGroups that say nothing themselves.
+    """``gangs``: all that are known. ``staleness_grace_ns``: for PodGroups that say nothing themselves.
 
     ``version`` is another one whenever anything is that the time of a gang depends on.
     """
 
     gangs: dict[Key, Stale] = field(default_factory=dict)
-    grace_ns: int = 60 * _S
+    staleness_grace_ns: int = 60 * SECOND_NS
     version: int = 0
 
     @property
-    def every_ns(self) -> int:
+    def interval_ns(self) -> int:
         """So often gangs are looked at whose time is over and that stay for now: a tenth of the grace time, or less."""
-        return min(self.grace_ns // 10, _LONGEST_BETWEEN_LOOKS_NS)
+        return min(self.staleness_grace_ns // 10, _LONGEST_BETWEEN_LOOKS_NS)
 
     def over_ns(self, gang: Stale, own_grace_ns: int | None) -> int | None:
         """When a gang's time is over; None: never. ``own_grace_ns``: what its PodGroup says, None: nothing."""
-        grace_ns = self.grace_ns if own_grace_ns is None else own_grace_ns
-        return gang.since_ns + grace_ns if grace_ns >= 0 else None
+        staleness_grace_ns = self.staleness_grace_ns if own_grace_ns is None else own_grace_ns
+        return gang.since_ns + staleness_grace_ns if staleness_grace_ns >= 0 else None
 
     def note(self, key: Key, gang: Stale | None) -> bool:
         """Take how a gang is now, None: not below its minimum; return whether that is news."""

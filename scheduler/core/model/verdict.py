@@ -52,18 +52,18 @@ class Code(enum.Enum):
     NOT_ADMITTED = "NotAdmitted"
     #: An earlier attempt failed: ``detail`` says how; it waits until ``wake_at``.
     BACKING_OFF = "BackingOff"
-    #: Room is being made: an idle reservation is being removed; ``detail`` names the node.
+    #: An idle reservation is being removed for it; ``detail`` names the node.
     WAITING_FOR_DEVICE = "WaitingForDevice"
-    #: Room is being made: of ``required`` pods that have to go, ``present`` are gone; ``detail`` names the node, if it
-    #: is one only.
-    WAITS_FOR_ROOM = "WaitsForRoom"
-    #: It has waited so long that nodes are kept for it until it fits there: ``berth`` names them.
-    WAITS_FOR_BERTH = "WaitsForBerth"
+    #: Pods are being evicted for it: of ``required`` that have to go, ``present`` are gone; ``detail`` names the node,
+    #: if it is one only.
+    WAITS_FOR_VICTIMS = "WaitsForVictims"
+    #: It has waited so long that nodes are kept for it until it fits there: ``reserve`` names them.
+    WAITS_FOR_RESERVED_NODES = "WaitsForReservedNodes"
     #: MIG slices are being made for it: ``detail`` names the nodes.
-    CARVING_UNDER_WAY = "CarvingUnderWay"
+    PARTITIONING_UNDER_WAY = "PartitioningUnderWay"
     #: It waits for the MIG slices that ``detail`` names, and on none of the GPUs that are offered for it they can be
     #: made now so that it starts.
-    NO_CARD_CAN_BE_CARVED = "NoCardCanBeCarved"
+    NO_GPU_CAN_BE_PARTITIONED = "NoGpuCanBePartitioned"
     #: A PersistentVolumeClaim that the pod mounts is not there: ``detail`` names it, as all that follow do.
     CLAIM_NOT_FOUND = "ClaimNotFound"
     #: The claim of a generic ephemeral volume has not been made yet.
@@ -82,6 +82,8 @@ class Code(enum.Enum):
     CLAIM_IN_USE = "ClaimInUse"
     #: The claim is bound to a volume that is not there: ``detail`` names the volume.
     VOLUME_NOT_FOUND = "VolumeNotFound"
+    #: ConfigMaps that the pod names as required are not there: ``detail`` names them.
+    CONFIG_MAP_NOT_FOUND = "ConfigMapNotFound"
     #: A ResourceClaim that the pod names is not there: ``detail`` names it, as all that follow do.
     RESOURCE_CLAIM_NOT_FOUND = "ResourceClaimNotFound"
     #: The claim is to be made from a template, and was not made yet: ``detail`` is what the pod calls it.
@@ -105,7 +107,7 @@ class Code(enum.Enum):
     OVER_LIMIT = "OverLimit"
     #: The pods can't be preempted, and would use more than the queue's quota.
     OVER_QUOTA = "NonPreemptibleOverQuota"
-    #: There is no Queue of that name.
+    #: There is no Queue of that name; if ``queue.pool`` is not empty, there is one in that node pool.
     QUEUE_NOT_FOUND = "QueueDoesNotExist"
     #: The queue has queues below it, and takes no pods itself.
     QUEUE_NOT_LEAF = "QueueNotLeaf"
@@ -154,9 +156,10 @@ class NodeReason(msgspec.Struct, frozen=True, gc=False, order=True):
     ``claims-whole`` (claims give GPUs there, and its driver lets no two claims share one) |
     ``claim-selector`` (a selector of a ResourceClaim has no answer there) | ``claim-search`` (the search was cut) |
     ``resource-source`` (the node's device plugins offer some of the extended resources that a claim could give) |
+    ``time-slices`` (it offers each GPU several times, and the pod asks for several) |
     ``numa`` (its kubelet can't align the pod even on an empty node) | ``numa-free`` (nor now, with what is in use) |
     ``others-anti-affinity`` (a pod is there, or in the same domain, that keeps it off) |
-    ``berth`` (it is kept for another group, which the verdict's ``berth`` names).
+    ``reserve`` (it is kept for another group, which the verdict's ``reserve`` names).
     ``resource``: Kubernetes name, or ``gpu-share`` / ``gpu-memory`` for parts of a device.
     """
 
@@ -174,7 +177,7 @@ class QueueCause(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Why a queue takes no more: ``at`` is the queue itself or one above it.
 
     ``resource``: ``cpu`` | ``memory`` | ``gpu``; ``most``, ``held`` and ``asked`` in its smallest unit (quota.py).
-    ``field`` and ``value``: of a Queue object.
+    ``field`` and ``value``: of a Queue object. ``pool``: ``at`` is a queue of that node pool, and not of ``here``.
     """
 
     at: str
@@ -184,12 +187,15 @@ class QueueCause(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     asked: int = 0
     field: str = ""
     value: str = ""
+    pool: str = ""
+    here: str = ""
 
 
 class SubgroupShort(msgspec.Struct, frozen=True, gc=False):
     """The part of a gang that is short: it needs ``required`` pods, or subgroups that are whole, and has ``present``.
 
-    ``name`` "": the gang itself. ``gated``: of its pods.
+    ``name`` "": the gang itself. ``gated``: of its pods. ``stray``: a subgroup that waiting pods name and the PodGroup
+    does not count pods in.
     """
 
     name: str
@@ -197,16 +203,17 @@ class SubgroupShort(msgspec.Struct, frozen=True, gc=False):
     present: int
     gated: int = 0
     is_of_subgroups: bool = False
+    stray: str = ""
 
 
-class BerthCause(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """Nodes that are kept for ``holder``, a pod or a PodGroup with its namespace, which waits since ``since_s``.
+class ReserveCause(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Nodes that are kept for ``owner``, a pod or a PodGroup with its namespace, which waits since ``since_s``.
 
     That is the time of its creation, in seconds since the epoch: how long it waits would be another text each minute.
-    ``queue``: the holder's, which readers of other namespaces are told in place of its name.
+    ``queue``: the owner's, which readers of other namespaces are told in place of its name.
     """
 
-    holder: str
+    owner: str
     since_s: int
     queue: str = ""
     nodes: tuple[str, ...] = ()
@@ -227,7 +234,7 @@ class DomainRoom(msgspec.Struct, frozen=True, gc=False):
 
 
 class TopologyCause(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """Which level of a Topology keeps pods waiting. ``holder``: the PodGroup with its namespace.
+    """Which level of a Topology keeps pods waiting. ``owner``: the PodGroup with its namespace.
 
     ``subgroup`` "": the gang itself. ``required``: pods that one domain has to take. ``best``: domains with most room.
     """
@@ -235,7 +242,7 @@ class TopologyCause(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     topology: str
     level: str
     is_required: bool = True
-    holder: str = ""
+    owner: str = ""
     subgroup: str = ""
     required: int = 0
     best: tuple[DomainRoom, ...] = ()
@@ -249,7 +256,7 @@ class Reasons(NamedTuple):
     required: int
     kinds: frozenset[tuple[str, str]]
     queue: tuple[str, str] | None = None
-    berth: tuple[str, tuple[str, ...]] | None = None
+    reserve: tuple[str, tuple[str, ...]] | None = None
     topology: tuple[str, str, str] | None = None
 
 
@@ -268,8 +275,9 @@ class Verdict(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     queue: QueueCause | None = None
     #: Of a gang with subgroups: the one that is short.
     subgroup: SubgroupShort | None = None
-    #: Who the nodes are kept for that the group would fit on; of ``WAITS_FOR_BERTH``: the group itself, and its nodes.
-    berth: BerthCause | None = None
+    #: Who the nodes are kept for that the group would fit on; of ``WAITS_FOR_RESERVED_NODES``: the group itself, and
+    #: its nodes.
+    reserve: ReserveCause | None = None
     topology: TopologyCause | None = None
     #: Of nodes that are out by ``claim-kept``: some of the pods for which devices are kept.
     kept: tuple[KeptDevices, ...] = ()
@@ -282,8 +290,8 @@ class Verdict(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         kinds = frozenset((reason.kind, reason.resource) for reason in self.node_reasons)
         lasting = frozenset(each for each in kinds if each[0] not in OF_NODES)
         queue = (self.queue.at, self.queue.resource) if self.queue is not None else None
-        berth = (self.berth.holder, self.berth.nodes) if self.berth is not None else None
+        reserve = (self.reserve.owner, self.reserve.nodes) if self.reserve is not None else None
         level = (
             (self.topology.topology, self.topology.level, self.topology.subgroup) if self.topology is not None else None
         )
-        return Reasons(self.code, self.detail, self.required, lasting or kinds, queue, berth, level)
+        return Reasons(self.code, self.detail, self.required, lasting or kinds, queue, reserve, level)

@@ -16,7 +16,7 @@ import numpy as np
 from scheduler.core.claims.allocation import allocate
 from scheduler.core.claims.devices_in_use import Taken
 from scheduler.core.claims.inventory import InventoryView
-from scheduler.core.filters.requirements import holds
+from scheduler.core.filters.node_affinity import holds
 from scheduler.core.model.device_requests import Backed, DeviceNeed, ResourceClaimKey
 from scheduler.core.model.devices import ClaimAllocation, ClaimChoice, DeviceId, DeviceRefusal, PoolId, RefusalCode
 from scheduler.core.model.records import NodeRecord, PodRecord

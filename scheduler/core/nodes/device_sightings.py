@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from gpu.pinning import Identity, Pin
+from gpu.container_devices import Identity, Pin
 from gpu.reservation import Reservation
 from scheduler.core.model.records import NodeRecord, PodRecord
 from scheduler.core.nodes.node_usage import Occupancy

@@ -12,8 +12,8 @@ from itertools import islice
 from typing import Final
 
 from gpu.request import NO_GPU, GpuRequest
-from scheduler.core.claims.extended_resources import backed, backed_share, claim_to_make, claimed_share, share_to_make
 from scheduler.core.claims.inventory import InventoryView
+from scheduler.core.claims.requests import backed, backed_share, claim_to_make, claimed_share, share_to_make
 from scheduler.core.model.device_requests import Backed, ClaimToMake, ExtendedAsk, ResourceClaimKey
 from scheduler.core.model.devices import ClaimAllocation, ClaimChoice, DeviceClassRecord, ResourceClaimRecord
 from scheduler.core.model.records import PodRecord

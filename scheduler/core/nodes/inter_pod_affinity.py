@@ -11,7 +11,8 @@ looked at.
 
 Terms are found by what they take, so a pod is compared with few of them, however many pods have terms. Equal terms are
 kept once, by a namespace and a label that they ask for. More than ``_MOST_ALIKE`` different terms in one place count as
-terms that take everybody: first of their own namespaces, then of all.
+terms that take everybody: first of their own namespaces, then of all. Those that name no namespaces never take others:
+of them a namespace has ``_MOST_KEYS`` keys of nodes' labels, and further ones keep nobody off.
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ from typing import Final
 import msgspec
 
 from scheduler.core.convert.selectors import NamespaceRecord
-from scheduler.core.filters.pod_terms import Labels, LabelsOf, takes_pod, wider
+from scheduler.core.filters.pod_rule import Labels, LabelsOf, takes_pod, wider
 from scheduler.core.model.facts import Facts
 from scheduler.core.model.pod_class import AntiTerm, Domains, WeightedTerm
 from scheduler.core.model.records import NodeRecord, PodRecord
 
 #: What one tenant writes may not make the decisions on others slow.
 _MOST_ALIKE: Final = 32
+_MOST_KEYS: Final = 128
 #: A term of more namespaces is looked at for all of them.
 _MOST_NAMESPACES: Final = 4
 
@@ -95,7 +97,8 @@ class TermIndex:
                     yield term
 
     def _is_crowded(self, term: AntiTerm) -> bool:
-        return any(len(self._index.get(place, ())) >= _MOST_ALIKE for place in places_of(term))
+        most = _MOST_KEYS if term.is_own and term.is_widened else _MOST_ALIKE
+        return any(len(self._index.get(place, ())) >= most for place in places_of(term))
 
 
 def places_of(term: AntiTerm) -> Iterator[Place]:
@@ -110,6 +113,7 @@ def places_of(term: AntiTerm) -> Iterator[Place]:
 
 _MOST_KNOWN: Final = 10_000
 _NO_LABELS: Final[Labels] = {}
+_NO_OWNERS: Final[Mapping[tuple[AntiTerm, str], int]] = {}
 
 
 class _KeptOff(msgspec.Struct, frozen=True):
@@ -219,11 +223,11 @@ class OthersTerms:
         known = self.namespaces.get(namespace)
         return _NO_LABELS if known is None else known.labels
 
-    def judged(self, pod: PodRecord) -> PodRecord:
-        """A pod that waits, with what it has to keep off."""
+    def judged(self, pod: PodRecord, gone: frozenset[str] = frozenset()) -> PodRecord:
+        """A pod that waits, with what it has to keep off. ``gone``: pods (UIDs) that keep nobody off any more."""
         if not self._placed and not self._waiting:
             return pod
-        kept_off = self._kept_off(pod)
+        kept_off = self._kept_off(pod) if gone.isdisjoint(self._counted) else self._kept_off_without(pod, gone)
         if kept_off == _NOTHING:
             return pod
         known = self._judged.get(pod.uid)
@@ -232,9 +236,24 @@ class OthersTerms:
             known = self._judged[pod.uid] = (pod, kept_off, msgspec.structs.replace(pod, cls=cls))
         return known[2]
 
-    def _kept_off(self, pod: PodRecord) -> _KeptOff:
+    def _asked(self, pod: PodRecord) -> frozenset[tuple[str, str]]:
+        """Those of its labels that terms ask for."""
         keys = (self._placed.keys, self._waiting.keys)
-        asked = frozenset(label for label in pod.labels.items() if any(label[0] in each for each in keys))
+        return frozenset(label for label in pod.labels.items() if any(label[0] in each for each in keys))
+
+    def _kept_off_without(self, pod: PodRecord, gone: frozenset[str]) -> _KeptOff:
+        """Likewise without the terms of pods that are gone. Nothing of it is remembered."""
+        fewer = Counter(each for uid in gone for each in self._counted.get(uid, ()))
+        asked = self._asked(pod)
+        placed = self._placed.taking(pod, asked, self.labels_of)
+        waiting = self._waiting.taking(pod, asked, self.labels_of)
+        return _KeptOff(
+            frozenset(domain for term in placed for domain in self._domains(term, fewer)),
+            frozenset(term for term in waiting if self._waiting.owners(term)[""] > fewer[term, ""]),
+        )
+
+    def _kept_off(self, pod: PodRecord) -> _KeptOff:
+        asked = self._asked(pod)
         known = self._known.get((pod.namespace, asked))
         if known is None:
             if len(self._known) >= _MOST_KNOWN:
@@ -251,10 +270,12 @@ class OthersTerms:
             known = self._places[terms] = frozenset(domain for term in terms for domain in self._domains(term))
         return known
 
-    def _domains(self, term: AntiTerm) -> Iterator[tuple[str, str]]:
-        """Where the owners of a term are; a node without the label is in no domain."""
-        for name in self._placed.owners(term):
-            node = self._node(name)
+    def _domains(
+        self, term: AntiTerm, fewer: Mapping[tuple[AntiTerm, str], int] = _NO_OWNERS
+    ) -> Iterator[tuple[str, str]]:
+        """Where the owners of a term are; a node without the label is in no domain. ``fewer``: owners that are gone."""
+        for name, owners in self._placed.owners(term).items():
+            node = self._node(name) if owners > fewer.get((term, name), 0) else None
             if node is not None and (value := node.labels.get(term.key)) is not None:
                 yield term.key, value
 

@@ -2,7 +2,8 @@
 
 A NodeResourceTopology says what is free on each NUMA node as of a moment ago. Pods on their way, those that their node
 has not taken up, and those that the decision has placed are put on NUMA nodes as their kubelet will do. Where more
-devices of a node are in use than it reports, its newest pods are not in the report yet, and are put there as well.
+devices or whole CPUs of a node are in use than it reports, its newest pods are not in the report yet, and are put there
+as well.
 """
 
 from __future__ import annotations
@@ -100,6 +101,7 @@ class NumaStatement:
         missing = _missing(table, record, position)
         for ask in sure:
             missing.subtract(dict(ask.whole))
+        missing[_CPU] = _missing_cpus(record, bound)
         newest = list(_newest(bound, missing)) if any(amount > 0 for amount in missing.values()) else []
         free = free_of(record)
         for ask in (*reversed(newest), *sure):
@@ -118,9 +120,23 @@ def _missing(table: Table, record: NumaRecord, position: int) -> Counter[str]:
         if name == _CPU or name not in table.resources:
             continue
         row = table.resources.index(name)
-        reported = sum(zone.allocatable[number] - zone.available[number] for zone in record.zones)
-        found[name] = int(table.total[row, position] - table.free[row, position]) - reported
+        found[name] = int(table.total[row, position] - table.free[row, position]) - _reported(record, number)
     return found
+
+
+def _missing_cpus(record: NumaRecord, bound: Sequence[PodRecord]) -> int:
+    """Milli CPUs that pods were given alone since their node took them up, and that are not reported so."""
+    if _CPU not in record.resources:
+        return 0
+    asks = [pod.aligned for pod in bound if pod.started_s and pod.aligned is not None]
+    # An exporter lists containers that last: what an init container had and they don't need is free again.
+    given = sum(dict(part.amounts).get(_CPU, 0) for ask in asks for part in ask.containers if not part.is_brief)
+    return given - _reported(record, record.resources.index(_CPU))
+
+
+def _reported(record: NumaRecord, number: int) -> int:
+    """How much of a resource the node reports as in use."""
+    return sum(zone.allocatable[number] - zone.available[number] for zone in record.zones)
 
 
 def _newest(bound: Sequence[PodRecord], missing: Counter[str]) -> Iterator[NumaAsk]:

@@ -24,8 +24,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.core.filters.pod_rule import COMPARISONS_PER_OPERATION, Matcher
-from scheduler.core.filters.pod_terms import LabelsOf, owned_term
+from scheduler.core.filters.pod_rule import COMPARISONS_PER_OPERATION, LabelsOf, Matcher, owned_term
 from scheduler.core.model.pod_class import AntiTerm, WeightedTerm
 from scheduler.core.model.records import PodRecord
 from scheduler.core.nodes.table import Bools, Int64s
@@ -423,11 +422,11 @@ class PodPlaces:
         if count is None or count.seen < self._first:
             count = _Count(self._counted(matcher))
         elif count.seen < self._first + len(self._notes):
-            notes = self._notes[count.seen - self._first :]
-            self._spent += len(notes) * (LOOKING + matcher.effort()) // COMPARISONS_PER_OPERATION
+            effects = self._notes[count.seen - self._first :]
+            self._spent += len(effects) * (LOOKING + matcher.effort()) // COMPARISONS_PER_OPERATION
             if len(count.per_node) <= self._names.most:
                 count.per_node = np.concatenate([count.per_node, np.zeros(self._names.most, np.int32)])
-            for pod, numbers, by in notes:
+            for pod, numbers, by in effects:
                 if matcher.takes(pod, self.labels_of):
                     for number in numbers:
                         count.per_node[number] += by

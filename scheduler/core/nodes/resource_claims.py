@@ -25,7 +25,7 @@ from scheduler.core.model.records import PodRecord
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.nodes.extended_claims import ExtendedClaims
 from scheduler.core.nodes.vanished_users import VanishedUsers
-from wire.versions import is_older
+from wire.tombstones import is_older
 
 
 class _Since(msgspec.Struct, frozen=True, gc=False):

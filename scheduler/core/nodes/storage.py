@@ -21,8 +21,7 @@ from scheduler.core.model.records import ClaimUse, PodRecord
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.nodes import volume_limits
 from scheduler.core.nodes.node_usage import Charge
-from scheduler.core.nodes.volume_limits import Attached, Attachments
-from scheduler.core.nodes.volume_offers import Offers
+from scheduler.core.nodes.volume_limits import Attached, Attachments, Offers
 
 #: What a verdict names while a kind can't be read.
 _CLAIMS: Final = "persistentvolumeclaims"

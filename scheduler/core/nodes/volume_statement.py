@@ -23,7 +23,7 @@ from scheduler.core.convert.volumes import CapacityRecord, ClaimKey
 from scheduler.core.model.pod_class import VolumeChoice, VolumeNeed
 from scheduler.core.model.records import NodeRecord
 from scheduler.core.nodes.table import Bools, Selection
-from scheduler.core.nodes.volume_offers import Offers, View
+from scheduler.core.nodes.volume_limits import Offers, View
 
 #: Volumes by need, "" to provision.
 Chosen: TypeAlias = tuple[str, ...]

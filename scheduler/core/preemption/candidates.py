@@ -1,53 +1,136 @@
 """Who may be taken for a need by each action, in which order, and what proves that nobody helps.
 
-See docs/design/preemption.md.
+See docs/design/preemption.md. The order is KAI's reversed: the queue that would be served last goes first, with what
+was taken of it off; in it the lowest priority, surplus before cores, the newest.
 
-The order is KAI's reversed: the queue that would be served last goes first, with what was taken of it off; in it the
-lowest priority, surplus before cores, the newest.
+*Proof.* Each bound asks whether the need could fit if **all** units of a set were gone at once. Any eviction of some of
+that set leaves no more free on any node than that, and a node holds no more pods of a class than ``slots`` says; so if
+those are too few, no evictions of the set help. Bound B takes all units of pods that may be preempted at all, C those
+that may be taken for this need: by the rules with nobody taken before (what a queue has left only shrinks), by
+priority, protection, and budgets.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from scheduler.core.model.preemption import Action, Bound, Kept, KeptPods, NoRoom
-from scheduler.core.model.quota import UNITS, UNLIMITED, Resources
+from scheduler.core.model.pod_class import PodClass
+from scheduler.core.model.preemption import Action, Bound, Kept, KeptPods, NoVictims
+from scheduler.core.model.quota import NOTHING, UNITS, UNLIMITED, Resources
 from scheduler.core.model.verdict import Code, Verdict
-from scheduler.core.nodes.table import Bools, Int64s
-from scheduler.core.preemption import bounds, protection
-from scheduler.core.preemption.budgets import Budgets
+from scheduler.core.nodes.table import GPUS, Bools, Device, Int64s
+from scheduler.core.preemption import protection
+from scheduler.core.preemption.capacity import Counting, KeptSlots, asked, free_now, slots
 from scheduler.core.preemption.need import Need
+from scheduler.core.preemption.protection import Budgets
 from scheduler.core.preemption.reclaim import Rules
 from scheduler.core.preemption.trial import Trial
 from scheduler.core.preemption.victim_table import ResidentTable, Tenants
 from scheduler.core.preemption.victim_units import EMPTY, Pricing
 from scheduler.core.queues.accounts import Use
 from scheduler.core.queues.tree import TreeQueue
+from wire.units import SECOND_NS
+
+
+@dataclass(frozen=True, slots=True)
+class Least:
+    """What a need takes at least, however its members are chosen: ``pods`` by class, ``count`` and claim of all."""
+
+    pods: dict[PodClass, int]
+    count: int
+    claim: Resources
+
+
+def least(need: Need, trial: Trial) -> Least:
+    """The least that a need takes, and all that are equal to it."""
+    one, times = _least_of_one(need, trial), len(need.all)
+    return Least({cls: count * times for cls, count in one.pods.items()}, one.count * times, one.claim.times(times))
+
+
+def _least_of_one(need: Need, trial: Trial) -> Least:
+    counts, wanted = Counter(pod.cls for pod in need.pods), _wanted(need)
+    others = len(need.pods) - wanted
+    pods = {cls: count - others for cls, count in counts.items() if count > others}
+    of = [trial.queues.least(cls) for cls in counts]
+    claim = NOTHING
+    for cls, count in pods.items():
+        claim = claim.plus(trial.queues.least(cls).times(count))
+    rest = wanted - sum(pods.values())
+    return Least(pods, wanted, claim.plus(Resources(*map(min, *of, of[0])).times(rest)))
+
+
+def _wanted(need: Need) -> int:
+    """How many of its pods it needs at least."""
+    if need.quorum is None:
+        return 1
+    return min(len(need.pods), max(need.quorum.of_all, need.quorum.costs(need.pods)[0]))
+
+
+def reach(trial: Trial, wanted: Least, kept: KeptSlots | None = None) -> bool:
+    """Whether nodes hold a need as the statement stands, as far as counting tells. ``kept``: of that statement."""
+    for cls, count in wanted.pods.items():
+        held = slots(trial.statement, cls) if kept is None else kept.of(cls)
+        if int(np.minimum(held, count).sum()) < count:
+            return False
+    return len(wanted.pods) < 2 or all(_suffice(trial, wanted, None))
+
+
+def reaches_without(trial: Trial, wanted: Least, gone: Bools, devices: Tenants) -> bool:
+    """The same with the units of these rows gone."""
+    for cls, count in wanted.pods.items():
+        ways = (Counting(trial, trial.residents, way, devices).without(gone) for way in cls.ways())
+        held = np.maximum.reduce(list(ways))
+        if int(np.minimum(held, count).sum()) < count:
+            return False
+    return len(wanted.pods) < 2 or all(_suffice(trial, wanted, gone))
+
+
+def _suffice(trial: Trial, wanted: Least, gone: Bools | None) -> Iterator[bool]:
+    """For each resource, whether there is enough of it for all classes together: what is free, and what units hold."""
+    needed = Counter[int]()
+    for cls, count in wanted.pods.items():
+        ways = [dict(asked(trial.statement, way)) for way in cls.ways()]
+        for row in set.intersection(*(set(way) for way in ways)):
+            needed[row] += count * min(way[row] for way in ways)
+    rows = sorted(needed.keys() | {GPUS})
+    has = np.maximum(free_now(trial, rows), 0).sum(axis=1)
+    if gone is not None:
+        unit = trial.residents.pods.of["unit"]
+        has += trial.residents.demands(trial, rows)[:, (unit != EMPTY) & gone[unit]].sum(axis=1)
+        has[rows.index(GPUS)] += sum(map(_come_back, trial.statement.table.devices))
+    for row, amount in needed.items():
+        yield int(has[rows.index(row)]) >= amount
+
+
+def _come_back(devices: Iterable[Device]) -> int:
+    """Shared GPUs that come back at most when all tenants go; those that are idle or on their way back are free."""
+    return sum(device.is_gpu and not (device.is_idle or device.is_leaving) for device in devices)
+
 
 #: How far a search came before it was answered no.
 _FARTHEST: Final = (Bound.DELAY, Bound.CLAIMS, Bound.GIVEN_UP, Bound.QUEUE, Bound.CANDIDATES, Bound.NODES, None)
 
 
-def no_room(sifted: Sifted, bound: Bound | None, code: Code | None = None) -> NoRoom:
+def no_victims(candidates: Candidates, bound: Bound | None, code: Code | None = None) -> NoVictims:
     """No room, with what keeps others. ``bound``: what proves it; ``code``: what the queue says."""
-    kept = tuple(sifted.kept[why] for why in Kept if why in sifted.kept)
+    kept = tuple(candidates.kept[why] for why in Kept if why in candidates.kept)
     times = [each.until_s for each in kept if each.until_s]
-    return NoRoom(bound=bound, queue_code=code, kept=kept, until_s=min(times, default=0))
+    return NoVictims(bound=bound, queue_code=code, kept=kept, until_s=min(times, default=0))
 
 
-def joined(refused: Sequence[NoRoom]) -> NoRoom:
+def joined(refused: Sequence[NoVictims]) -> NoVictims:
     """One answer for all actions: proven if each is."""
     kept: dict[Kept, list[KeptPods]] = {}
     for each in (each for answer in refused for each in answer.kept):
         kept.setdefault(each.why, []).append(each)
     times = [answer.until_s for answer in refused if answer.until_s]
     last = max(refused, key=lambda answer: _FARTHEST.index(answer.bound))
-    return NoRoom(
+    return NoVictims(
         bound=last.bound,
         queue_code=last.queue_code,
         kept=tuple(_together(why, parts) for why, parts in kept.items()),
@@ -264,12 +347,11 @@ def _permitted(table: ResidentTable, rows: Int64s, keys: Sequence[Int64s], rules
     return np.array(list(kept), np.int64)
 
 
-_S: Final = 1_000_000_000
 _OfLeaf = Callable[[TreeQueue], int]
 
 
 @dataclass(slots=True)
-class Sifted:
+class Candidates:
     """``able``: rows of units that may be taken first of all. ``kept``: pods by what keeps them."""
 
     able: Bools
@@ -294,59 +376,61 @@ class Sieve:
     table: ResidentTable
     own: str | None = None
 
-    def sift(self) -> Sifted:
+    def find_candidates(self) -> Candidates:
         """Look at all units and pods."""
         leaves = self.rules.accounts.tree.queues
         asked_of = np.array([not leaf.children and self.rules.may_ask(leaf) for leaf in leaves], np.bool_)
-        sifted = Sifted(self.table.is_filled() & asked_of[self.table.units.of["leaf"]])
+        candidates = Candidates(self.table.is_filled() & asked_of[self.table.units.of["leaf"]])
         for key, pods in self.table.kept.items():
             if asked_of[key.leaf]:
-                sifted.keep(key.why, pods=pods, nano=self.table.kept_nano[key])
-        self._by_rules(sifted)
-        self._by_time(sifted, asked_of)
-        self._by_evictions(sifted)
-        self._by_namespace(sifted)
-        self._by_budgets(sifted)
-        return sifted
+                candidates.keep(key.why, pods=pods, nano=self.table.kept_nano[key])
+        self._by_rules(candidates)
+        self._by_time(candidates, asked_of)
+        self._by_evictions(candidates)
+        self._by_namespace(candidates)
+        self._by_budgets(candidates)
+        return candidates
 
-    def _out(self, sifted: Sifted, why: Kept, which: Bools, until_s: Int64s | None = None) -> None:
+    def _out(self, candidates: Candidates, why: Kept, which: Bools, until_s: Int64s | None = None) -> None:
         """Take units out that something keeps; a core of which surplus stays does, too."""
-        out = sifted.able & which
+        out = candidates.able & which
         if not out.any():
             return
-        sifted.able &= ~out
+        candidates.able &= ~out
         cores = self.table.units.of["core"][out]
         held = np.zeros_like(out)
         held[cores[cores != EMPTY]] = True
-        held &= sifted.able
-        sifted.able &= ~held
+        held &= candidates.able
+        candidates.able &= ~held
         out |= held
         first = 0 if until_s is None else int(until_s[out].min())
         gpus = self.table.units.of["gpu"]
         pods = np.count_nonzero(out[self.table.pods.of["unit"]] & (self.table.pods.of["unit"] != EMPTY))
-        sifted.keep(why, pods=int(pods), nano=int(gpus[out].sum()), until_s=first)
+        candidates.keep(why, pods=int(pods), nano=int(gpus[out].sum()), until_s=first)
 
-    def _by_rules(self, sifted: Sifted) -> None:
+    def _by_rules(self, candidates: Candidates) -> None:
         rules, units = self.rules, self.table.units.of
         if rules.action is Action.PREEMPT:
-            self._out(sifted, Kept.PRIORITY, units["priority"] >= rules.priority)
+            self._out(candidates, Kept.PRIORITY, units["priority"] >= rules.priority)
             return
         gives = self._of_leaves(lambda leaf: rules.gives(leaf, {}))
-        self._out(sifted, Kept.IN_SHARE, gives[units["leaf"]] == 0)
+        self._out(candidates, Kept.IN_SHARE, gives[units["leaf"]] == 0)
 
-    def _by_time(self, sifted: Sifted, asked_of: Bools) -> None:
+    def _by_time(self, candidates: Candidates, asked_of: Bools) -> None:
         """Cores that have not run for their minimum time."""
         rules, units, wall_s = self.rules, self.table.units.of, self.trial.wall_s
         tree, settings = rules.accounts.tree, self.trial.settings
         least_s = self._of_leaves(
-            lambda leaf: -(-protection.minimum_ns(tree, rules.action, settings, taker=rules.taker, victim=leaf) // _S)
+            lambda leaf: (
+                -(-protection.minimum_ns(tree, rules.action, settings, taker=rules.taker, victim=leaf) // SECOND_NS)
+            )
         )
         if not (least_s[asked_of] > 0).any():
             return
         since_s = np.minimum(np.where(units["started_s"] > 0, units["started_s"], wall_s), wall_s)
         mine_s = least_s[units["leaf"]]
         until_s = since_s + mine_s
-        self._out(sifted, Kept.MIN_RUNTIME, (units["is_core"] == 1) & (mine_s > 0) & (until_s > wall_s), until_s)
+        self._out(candidates, Kept.MIN_RUNTIME, (units["is_core"] == 1) & (mine_s > 0) & (until_s > wall_s), until_s)
 
     def _of_leaves(self, value: _OfLeaf) -> Int64s:
         """A number for each leaf that may be asked, by number."""
@@ -354,7 +438,7 @@ class Sieve:
         may = self.rules.may_ask
         return np.array([value(leaf) if not leaf.children and may(leaf) else 0 for leaf in leaves], np.int64)
 
-    def _by_evictions(self, sifted: Sifted) -> None:
+    def _by_evictions(self, candidates: Candidates) -> None:
         """Groups that were evicted not long ago."""
         trial, started_s = self.trial, self.table.units.of["started_s"]
         until_s = np.zeros(len(started_s), np.int64)
@@ -362,39 +446,39 @@ class Sieve:
             unit = self.table.residents[row]
             evicted = trial.evicted.get(unit.owner) if unit is not None else None
             until_s[row] = protection.protected_until_s(evicted, int(started_s[row]), trial.wall_s)
-        self._out(sifted, Kept.PROTECTED, until_s > 0, until_s)
+        self._out(candidates, Kept.PROTECTED, until_s > 0, until_s)
 
-    def _by_namespace(self, sifted: Sifted) -> None:
+    def _by_namespace(self, candidates: Candidates) -> None:
         """Leave out others, of a namespace that takes from itself alone: of a group all or none are its own."""
-        for row in np.flatnonzero(sifted.able).tolist() if self.own is not None else ():
+        for row in np.flatnonzero(candidates.able).tolist() if self.own is not None else ():
             unit = self.table.residents[row]
-            sifted.able[row] = unit is not None and unit.pods[0].namespace == self.own
+            candidates.able[row] = unit is not None and unit.pods[0].namespace == self.own
 
-    def _by_budgets(self, sifted: Sifted) -> None:
+    def _by_budgets(self, candidates: Candidates) -> None:
         if not self.budgets.forbid_nothing:
-            which = np.zeros(len(sifted.able), np.bool_)
-            for row in np.flatnonzero(sifted.able).tolist():
+            which = np.zeros(len(candidates.able), np.bool_)
+            for row in np.flatnonzero(candidates.able).tolist():
                 unit = self.table.residents[row]
                 if unit is not None and not self.rules.outgrows_budgets(unit, {}):
                     which[row] = self.budgets.takes(unit.pods) is None
-            self._out(sifted, Kept.BUDGET, which)
+            self._out(candidates, Kept.BUDGET, which)
 
 
 class Allowed(NamedTuple):
     """Nothing proves that nobody helps: ``rules`` of the action, and who may be taken by them."""
 
     rules: Rules
-    sifted: Sifted
+    candidates: Candidates
 
 
 @dataclass(slots=True)
-class Ground:
+class SearchScope:
     """One need's, or that of several equal ones together. ``wanted``: the least that they take."""
 
     need: Need
     trial: Trial
     leaf: TreeQueue
-    wanted: bounds.Least
+    wanted: Least
     budgets: Budgets = field(init=False)
     _tenants: Tenants | None = None
     #: Whether nodes would hold it if all were gone that may be preempted at all; None: not counted yet.
@@ -406,10 +490,10 @@ class Ground:
         taken = map(trial.pods.records.get, trial.taken) if trial.budgets else ()
         self.budgets.spend(pod for pod in taken if pod is not None and not pod.deleting)
 
-    def of_first(self, count: int) -> Ground:
+    def of_first(self, count: int) -> SearchScope:
         """That of the first of several equal needs."""
         need = self.need.first(count)
-        return Ground(need, self.trial, self.leaf, bounds.least(need, self.trial), self._tenants)
+        return SearchScope(need, self.trial, self.leaf, least(need, self.trial), self._tenants)
 
     @property
     def tenants(self) -> Tenants:
@@ -423,52 +507,52 @@ class Ground:
         use = Use(self.need.queue, claim, self.need.is_fixed)
         return Rules(action, self.trial.accounts, self.leaf, use, self.need.priority, self.trial.settings)
 
-    def allowed(self, action: Action) -> Allowed | NoRoom:
+    def allowed(self, action: Action) -> Allowed | NoVictims:
         """Who may be taken, or what proves that no evictions that are permitted help."""
         rules = self.rules(action, self.wanted.claim)
         if not rules.is_entitled():
-            return NoRoom(bound=Bound.QUEUE)
+            return NoVictims(bound=Bound.QUEUE)
         own = self.need.pods[0].namespace if self.need.own_until_s else None
-        sifted = Sieve(self.trial, rules, self.budgets, self.trial.residents, own).sift()
-        refused = self._bounded(sifted)
-        return Allowed(rules, sifted) if refused is None else refused
+        candidates = Sieve(self.trial, rules, self.budgets, self.trial.residents, own).find_candidates()
+        refused = self._bounded(candidates)
+        return Allowed(rules, candidates) if refused is None else refused
 
-    def largest(self, action: Action) -> tuple[Ground, Allowed] | None:
+    def largest(self, action: Action) -> tuple[SearchScope, Allowed] | None:
         """The most of several equal needs that no bound speaks against together; None if that is no more than one."""
         found, least, most = None, 1, len(self.need.all) + 1
         while most - least > 1:
             # All of them first: mostly that is it.
             middle = len(self.need.all) if most > len(self.need.all) else (most + least) // 2
-            ground = self.of_first(middle)
-            allowed = ground.allowed(action)
+            scope = self.of_first(middle)
+            allowed = scope.allowed(action)
             if isinstance(allowed, Allowed):
-                found, least = (ground, allowed), middle
+                found, least = (scope, allowed), middle
             else:
                 most = middle
         return found
 
-    def _bounded(self, sifted: Sifted) -> NoRoom | None:
-        verdict = self._refusal_without(sifted)
+    def _bounded(self, candidates: Candidates) -> NoVictims | None:
+        verdict = self._refusal_without(candidates)
         if verdict is not None:
-            return no_room(sifted, Bound.QUEUE, verdict.code)
-        if self._nodes_reach is not False and self._reaches_without(sifted.able):
+            return no_victims(candidates, Bound.QUEUE, verdict.code)
+        if self._nodes_reach is not False and self._reaches_without(candidates.able):
             return None
         if self._nodes_reach is None:
             self._nodes_reach = self._reaches_without(self.trial.residents.is_filled())
-        return no_room(sifted, Bound.CANDIDATES if self._nodes_reach else Bound.NODES)
+        return no_victims(candidates, Bound.CANDIDATES if self._nodes_reach else Bound.NODES)
 
     def _reaches_without(self, gone: Bools) -> bool:
-        return bounds.reaches_without(self.trial, self.wanted, gone, self.tenants)
+        return reaches_without(self.trial, self.wanted, gone, self.tenants)
 
-    def _refusal_without(self, sifted: Sifted) -> Verdict | None:
+    def _refusal_without(self, candidates: Candidates) -> Verdict | None:
         """What the taker's queue says if all that may be taken were gone."""
         trial, of = self.trial, self.trial.residents.units.of
         claim = Use(self.need.queue, self.wanted.claim, self.need.is_fixed)
         if trial.accounts.refusal(claim) is None:
             return None
         mark, leaves = trial.accounts.checkpoint(), of["leaf"]
-        for number in np.unique(leaves[sifted.able]).tolist():
-            mine = sifted.able & (leaves == number)
+        for number in np.unique(leaves[candidates.able]).tolist():
+            mine = candidates.able & (leaves == number)
             amounts = Resources(*(int(of[name][mine].sum()) for name in ("cpu", "mem", "gpu")))
             trial.accounts.release(Use(trial.accounts.tree.queues[number].name, amounts))
         verdict = trial.accounts.refusal(claim)

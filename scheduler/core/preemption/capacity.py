@@ -26,7 +26,7 @@ from scheduler.core.nodes.table import CPU, GPUS, IDLE, LEAVING, Bools, Int64s, 
 from scheduler.core.preemption.trial import Trial
 from scheduler.core.preemption.victim_table import ResidentTable, SharedDevice, Tenants
 from scheduler.core.preemption.victim_units import EMPTY, LEAST_S, Pricing
-from scheduler.core.snapshot.node_mask import all_but
+from scheduler.core.snapshot.node_count import all_but
 from scheduler.core.snapshot.statement import Statement
 
 #: As many as nobody needs.

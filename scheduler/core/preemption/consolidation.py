@@ -3,7 +3,8 @@
 Nodes are looked at by how many GPUs could be moved off them, fewest first. What may be moved there goes group by group,
 each only if all its pods find places on other nodes, until the need fits. Then groups that are not needed stay. Before
 a group is taken off, counting tells whether other nodes hold it, and whether emptying a node is worth anything: a need
-for whole GPUs comes no nearer while no node gains a place for one of its pods.
+for whole GPUs comes no nearer while no node gains a place for one of its pods. For a queue that would be above its
+fair share of GPUs with the need, no group is moved whose own queue is not above its own.
 """
 
 from __future__ import annotations
@@ -20,14 +21,16 @@ import numpy as np
 from gpu.share import NANO_PER_DEVICE
 from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.preemption import Moves, NoMoves, Place
+from scheduler.core.model.verdict import Verdict
 from scheduler.core.nodes.table import GPUS, IDLE, LEAVING, Bools, Int64s
-from scheduler.core.preemption import bounds, protection
+from scheduler.core.preemption import candidates, protection
 from scheduler.core.preemption.capacity import KeptSlots, may_be
 from scheduler.core.preemption.need import Need
 from scheduler.core.preemption.search import MOST_PLACED
 from scheduler.core.preemption.trial import Trial
 from scheduler.core.preemption.victim_units import Resident, amounts
-from scheduler.core.queues.accounts import Use
+from scheduler.core.queues.accounts import Accounts, Use
+from scheduler.core.queues.tree import TreeQueue
 from scheduler.core.queues.use import is_fixed
 from scheduler.core.snapshot.statement import Statement
 
@@ -153,6 +156,52 @@ class Elsewhere:
 
 
 @dataclass(slots=True)
+class Disturbing:
+    """Whose groups may be moved for a need, by fair shares of GPUs. ``claim_nano``: what it comes to use of them.
+
+    Reclaim compares queues where they part, and the taker's own: so do moves.
+    """
+
+    accounts: Accounts
+    taker: TreeQueue | Verdict
+    claim_nano: int
+    _answers: dict[int, bool] = field(default_factory=dict)
+
+    @property
+    def is_entitled(self) -> bool:
+        """Whether the need's queue, and all above it, stay within their shares."""
+        path = () if isinstance(self.taker, Verdict) else self.taker.path
+        return not self.claim_nano or all(self._is_within(number, self.claim_nano) for number in path)
+
+    def may_move(self, unit: Resident) -> bool:
+        """Whether a group may be moved."""
+        number = unit.leaf.number
+        answer = self._answers.get(number)
+        if answer is None:
+            answer = self._answers[number] = self._may_move_of(unit.leaf)
+        return answer
+
+    def _may_move_of(self, leaf: TreeQueue) -> bool:
+        taker = self.taker
+        if isinstance(taker, Verdict) or not self.claim_nano or leaf.number == taker.number:
+            return True
+        own, other = protection.parting(taker, leaf)
+        if all(self._is_within(number, self.claim_nano) for number in (taker.number, own)):
+            return True
+        return not all(self._is_within(number, 0) for number in (leaf.number, other))
+
+    def _is_within(self, number: int, more_nano: int) -> bool:
+        account = self.accounts.of[number]
+        return account.kept.gpu_nano + more_nano <= account.fair.gpu_nano
+
+
+def disturbing(need: Need, trial: Trial) -> Disturbing:
+    """Whose groups may be moved for a need, with what is counted now."""
+    claim = candidates.least(need, trial).claim
+    return Disturbing(trial.accounts, trial.accounts.tree.leaf(need.queue), claim.gpu_nano)
+
+
+@dataclass(slots=True)
 class Vacating:
     """Of one need. ``says_all``: nodes do not hold it for want of places, so counting tells what is worth moving."""
 
@@ -160,19 +209,21 @@ class Vacating:
     trial: Trial
     movers: Movers
     says_all: bool = field(init=False)
-    wanted: bounds.Least = field(init=False)
+    wanted: candidates.Least = field(init=False)
+    disturbing: Disturbing = field(init=False)
     #: Places before anything is moved, by class: of each node.
     _before: dict[PodClass, Int64s] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.wanted = bounds.least(self.need, self.trial)
+        self.wanted = candidates.least(self.need, self.trial)
+        self.disturbing = disturbing(self.need, self.trial)
         self.says_all = not self.reaches()
         if self.says_all:
             self._before = {cls: self.movers.slots.of(cls).copy() for cls in self.wanted.pods}
 
     def reaches(self) -> bool:
         """Whether nodes hold the need as things are on paper, as far as counting tells."""
-        return bounds.reach(self.trial, self.wanted, self.movers.slots)
+        return candidates.reach(self.trial, self.wanted, self.movers.slots)
 
     def places(self) -> int:
         """Places that nodes have for the pods of the need: each node as many of a class as are asked in all at most."""
@@ -185,16 +236,22 @@ class Vacating:
         None at all if that is not enough.
         """
         if not self.says_all:
-            return self.movers.by_node()
+            return self._allowed(self.movers.by_node())
         gains = np.zeros(len(self.trial.statement.nodes), np.bool_)
         for cls, count in self.wanted.pods.items():
             most = self._most(cls)
             if most is None:
-                return self.movers.by_node()
+                return self._allowed(self.movers.by_node())
             if int(np.minimum(most, count).sum()) < count:
                 return ()
             gains |= most > self._before[cls]
-        return self.movers.by_node(gains)
+        return self._allowed(self.movers.by_node(gains))
+
+    def _allowed(self, by_node: Sequence[tuple[str, Sequence[Resident]]]) -> Sequence[tuple[str, Sequence[Resident]]]:
+        if self.disturbing.is_entitled:
+            return by_node
+        left = ((node, [unit for unit in units if self.disturbing.may_move(unit)]) for node, units in by_node)
+        return [(node, units) for node, units in left if units]
 
     def may_gain(self, node: str, staying: Collection[Resident]) -> bool:
         """Whether a node may gain a place though these stay there."""

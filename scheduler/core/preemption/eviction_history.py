@@ -53,13 +53,13 @@ def piece_names(pool: NodePool | None) -> tuple[str, ...]:
 
 
 class Take(NamedTuple):
-    """A nomination that others are evicted for: when it was written (wall clock), and its holders (UIDs).
+    """A nomination that others are evicted for: when it was written (wall clock), and its nominated pods (UIDs).
 
     ``parts``: the namespaces of its victims, and how much of the take each of them is, in thousandths.
     """
 
     at_s: int
-    holders: tuple[str, ...]
+    nominees: tuple[str, ...]
     parts: Mapping[str, int]
 
 
@@ -73,7 +73,7 @@ class Counts(NamedTuple):
 class Taken(msgspec.Struct, frozen=True):
     """What one taker did within a piece.
 
-    ``evicted``: owner -> when, the oldest first. ``takes``: by the first holder, those of which nobody knows yet
+    ``evicted``: owner -> when, the oldest first. ``takes``: by the first nominated pod, those of which nobody knows yet
     whether they are kept. ``counts``: of those that ended, by the namespace of the victims; ``last_s``: when one was
     last given up.
     """
@@ -177,7 +177,7 @@ def _taken_text(taken: Taken, texts: Texts) -> bytes:
 
 
 def _take_text(take: Take) -> bytes:
-    return encode([take.at_s, take.parts, *map(short, take.holders)])
+    return encode([take.at_s, take.parts, *map(short, take.nominees)])
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ def _taken(said: _Taken, of: str, unread: list[str]) -> Taken:
         except ValueError as error:
             unread.append(f"{of}: takes: {error}")
             continue
-        takes[take.holders[0]] = take
+        takes[take.nominees[0]] = take
     counts = {namespace: Counts(*each) for namespace, each in said.counts.items() if all(map(is_count, each))}
     unread += (f"{of}: counts: {said.counts[each]}; {_ALLOWED}" for each in said.counts if each not in counts)
     if not is_count(said.last_s):
@@ -242,7 +242,7 @@ def _take(said: list[Any]) -> Take:
     return Take(said[0], tuple(map(long, said[2:])), parts)
 
 
-#: A take whose holders are all there after this time is kept.
+#: A take whose nominated pods are all there after this time is kept.
 KEPT_S: Final = 600
 #: Takes that a namespace may give up beyond those that it keeps, without a wait.
 _FREE: Final = 1
@@ -291,7 +291,7 @@ class Takes:
 
     def __init__(self) -> None:
         self._hour = Hour()
-        #: By holder (UID).
+        #: By nominated pod (UID).
         self._of: dict[str, list[_Key]] = {}
         #: How takes ended: when one was given up, or how else.
         self._ended: dict[_Key, int | _Ended] = {}
@@ -303,7 +303,7 @@ class Takes:
         """Go on from this hour."""
         self._hour, self._of, self._balanced = hour, {}, ()
         for key, take in self._open():
-            for uid in take.holders:
+            for uid in take.nominees:
                 self._of.setdefault(uid, []).append(key)
         open_keys = {key for keys in self._of.values() for key in keys}
         self._ended = {key: how for key, how in self._ended.items() if key in open_keys}
@@ -326,7 +326,7 @@ class Takes:
 
     # --- what happens ------------------------------------------------------------------------------------------------
     def gone(self, uid: str, now_s: int, *, taken_by: str = "") -> bool:
-        """Take that a pod is gone, or has ended; return whether it was a holder.
+        """Take that a pod is gone, or has ended; return whether it was a nominated pod.
 
         ``taken_by``: the namespace for whose pods it was evicted. A namespace that takes from itself gives up: else
         each pod of its own with a higher priority would end a take as kept.
@@ -339,19 +339,19 @@ class Takes:
         return bool(keys)
 
     def never(self, first: str) -> None:
-        """Take that nobody was evicted for the take of this first holder."""
+        """Take that nobody was evicted for the take of this first nominated pod."""
         for key in self._of.get(first, ()):
             if key.first == first:
                 self._end(key, _Ended.NEVER)
 
     def settle(self, now_s: int, is_there: Callable[[str], bool]) -> None:
-        """Note takes that were kept long enough, and holders that went unseen (``is_there``: pods by UID)."""
+        """Note takes that were kept long enough, and nominated pods that went unseen (``is_there``: pods by UID)."""
         for key, take in self._open():
             if key in self._ended:
                 continue
             if now_s >= take.at_s + KEPT_S:
                 self._end(key, _Ended.KEPT)
-            elif not all(map(is_there, take.holders)):
+            elif not all(map(is_there, take.nominees)):
                 self._end(key, now_s)
 
     def _end(self, key: _Key, how: int | _Ended) -> None:

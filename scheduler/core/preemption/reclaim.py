@@ -14,10 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from scheduler.core.model.preemption import Action, Respect, RoomSettings
+from scheduler.core.model.preemption import Action, PreemptionSettings, Respect
 from scheduler.core.model.quota import NOTHING, Resources
-from scheduler.core.preemption.budgets import Budgets
-from scheduler.core.preemption.protection import parting
+from scheduler.core.preemption.protection import Budgets, parting
 from scheduler.core.preemption.victim_table import ResidentTable
 from scheduler.core.preemption.victim_units import Resident
 from scheduler.core.queues.accounts import Accounts, Use
@@ -36,7 +35,7 @@ class Rules:
     taker: TreeQueue
     claim: Use
     priority: int
-    settings: RoomSettings
+    settings: PreemptionSettings
     kept: list[Resources] = field(init=False)
     #: By leaf: where taker and victim part; and whether the taker stays within its quotas there with the claim.
     _parting: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -96,11 +95,11 @@ class Rules:
         divides are no reason to take GPUs within the quota. Where nothing else is left, all of it is compared.
         """
         settings, kept = self.settings, self.kept[unit.leaf.number]
-        if settings.budgets is Respect.ALWAYS:
+        if settings.disruption_budgets is Respect.ALWAYS:
             return False
         left = kept.minus(lost.get(unit.leaf.number, NOTHING))
-        if settings.budgets is Respect.SHARE:
-            return not _fits(left, Resources(*(amount * settings.budgets_percent // 100 for amount in kept)))
+        if settings.disruption_budgets is Respect.SHARE:
+            return not _fits(left, Resources(*(amount * settings.disruption_budgets_percent // 100 for amount in kept)))
         quota, has = unit.leaf.record.quota, unit.amounts
         compared = [at for at in range(len(has)) if has[at] > 0 and (quota[at] > 0 or at == _GPUS)]
         return any(left[at] > quota[at] for at in compared) if compared else not _fits(left, quota)
@@ -143,7 +142,7 @@ class Rules:
         return [(parents[queues[other].parent], other) for other in others if queues[other].parent in parents]
 
     def _stays(self, own: int, sibling: int, involved: Iterable[int], lost: dict[int, Resources]) -> bool:
-        of, multiplier = self.accounts.of, max(1_000, self.settings.multiplier_milli)
+        of, multiplier = self.accounts.of, max(1_000, self.settings.saturation_multiplier_milli)
         has = self.kept[own].minus(lost.get(own, NOTHING)).plus(self.claim.amounts)
         left = self.kept[sibling].minus(lost[sibling])
         fair, others = of[own].fair, of[sibling].fair
@@ -251,7 +250,7 @@ class Permits:
         unit, lost = self.table.at([row])[0], dict(gone.lost)
         for number in unit.leaf.path:
             lost[number] = lost.get(number, NOTHING).minus(unit.amounts)
-        if self.budgets.forbid_nothing or self.rules.settings.budgets is not Respect.ALWAYS:
+        if self.budgets.forbid_nothing or self.rules.settings.disruption_budgets is not Respect.ALWAYS:
             return Gone(lost, gone.taken)  # nobody knows whether it was counted: then others may take less
         more = self.budgets.takes(unit.pods)
         return Gone(lost, gone.taken - more if more else gone.taken)

@@ -97,10 +97,10 @@ class _Adding:
 
     def _take(self, nomination: Nomination) -> Take | None:
         """What a nomination takes from other namespaces; None if it takes nothing, or is known as it was before."""
-        holders = tuple(place.pod_uid for place in nomination.places)
-        is_open = holders[0] in self.open or holders[0] in self.takes.get(nomination.namespace, ())
+        nominees = tuple(place.pod_uid for place in nomination.places)
+        is_open = nominees[0] in self.open or nominees[0] in self.takes.get(nomination.namespace, ())
         others = Counter(victim.namespace for victim in nomination.victims if victim.namespace != nomination.namespace)
-        return Take(self.now_s, holders, _parts(others)) if others and not is_open else None
+        return Take(self.now_s, nominees, _parts(others)) if others and not is_open else None
 
     def add(self, namespace: str, times: Mapping[str, tuple[int, ...]], take: Take | None) -> None:
         """Add it."""
@@ -108,7 +108,7 @@ class _Adding:
         self.evicted.setdefault(namespace, dict(known.evicted)).update(times)
         takes = self.takes.setdefault(namespace, dict(known.takes))
         if take is not None:
-            takes[take.holders[0]] = take
+            takes[take.nominees[0]] = take
             self._sources(namespace).update(take.parts)
 
     def added(self) -> Piece:
@@ -174,5 +174,5 @@ def _named_before(kept: Mapping[str, Nomination], nominations: Sequence[Nominati
 
 
 def open_takes(hour: Hour) -> frozenset[str]:
-    """First holders of takes that are not known to be kept or given up."""
+    """First nominated pods of takes that are not known to be kept or given up."""
     return frozenset(first for piece in hour.pieces for taken in piece.of.values() for first in taken.takes)

@@ -1,6 +1,6 @@
 """What a search for victims reads and what it tries on: statement and accounts of a decision, left as they were.
 
-``decide/preemption_trial.py`` makes one of a decision's attempts. Pods that go on paper go off their nodes, and off
+``decide/charging.py`` makes one of a decision's attempts. Pods that go on paper go off their nodes, and off
 what counts in their queues.
 """
 
@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from scheduler.core.groups.quorum import Quorum
-from scheduler.core.model.preemption import Budget, Evicted, Place, RoomSettings
+from scheduler.core.model.preemption import Budget, Evicted, Place, PreemptionSettings
 from scheduler.core.model.records import PodGroupRecord, PodRecord
 from scheduler.core.model.seen_pods import Pods
-from scheduler.core.preemption.budgets import Budgets
 from scheduler.core.preemption.need import Need
+from scheduler.core.preemption.protection import Budgets
 from scheduler.core.preemption.victim_table import ResidentTable, TenantsRead
 from scheduler.core.preemption.victim_units import Resident, amounts
 from scheduler.core.queues.accounts import Accounts, Use
@@ -24,7 +24,7 @@ from scheduler.core.queues.use import is_fixed, queue_of
 from scheduler.core.snapshot.statement import Statement
 
 _NOBODY: Final[Set[str]] = frozenset()
-_DEFAULTS: Final = RoomSettings()
+_DEFAULTS: Final = PreemptionSettings()
 
 
 class Paper(Protocol):
@@ -70,7 +70,7 @@ class Trial:
     budgets: tuple[Budget, ...] = ()
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     evicted: Mapping[str, Evicted] = field(default_factory=dict)
-    settings: RoomSettings = _DEFAULTS
+    settings: PreemptionSettings = _DEFAULTS
     #: Of searches on this statement.
     tenants_read: TenantsRead = field(default_factory=TenantsRead)
     #: What budgets say of pods; what was looked up for one search is known in the next.

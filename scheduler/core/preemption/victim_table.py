@@ -1,7 +1,8 @@
 """All victim units as arrays, one row each, kept from events; and the tenants of shared devices, as a search sees them.
 
-Groups that something has happened to are marked, and read again before the next search (as queues count pods, sums.py).
-So is a pod that another nomination takes, or takes no more. Rows of what is gone are empty until they are used again.
+Groups that something has happened to are marked, and read again before the next search (as queues count pods,
+queues/tree.py). So is a pod that another nomination takes, or takes no more. Rows of what is gone are empty until they
+are used again.
 
 Where a book says all that is charged on a device, what it has left without some tenants follows from the book. Nodes
 where that is not so (a device without a reservation that answers, tenants that no book names, slices) are *odd*: the
@@ -28,10 +29,10 @@ from scheduler.core.nodes.table import Bools, Device, Int64s
 from scheduler.core.preemption.victim_units import EMPTY, FEWEST, Columns, Reader, Resident, Residents, UnitSource
 from scheduler.core.queues.tree import Tree
 from wire import rfc3339
+from wire.units import SECOND_NS
 
 #: Namespace and PodGroup, and "" or the UID of a pod without one.
 Key = tuple[str, str, str]
-_S: Final = 1_000_000_000
 #: Columns say no more than this of what a unit holds, so that sums of thousands fit into 64 bits: a million GPUs, or a
 #: PiB. A pod that names its node itself may ask what no node has. The rules go by exact amounts (``Resident``).
 MOST: Final = 1 << 50
@@ -214,7 +215,7 @@ class ResidentTable:
             is_core=unit.is_core,
             started_s=unit.started_s,
             owner=hash(unit.owner),
-            created_s=(rfc3339.parse_ns(unit.created) or 0) // _S,
+            created_s=(rfc3339.parse_ns(unit.created) or 0) // SECOND_NS,
             uid=int.from_bytes(unit.uid.encode()[:7].ljust(7, b"\0")),
             place=place,
             cpu=cpu,

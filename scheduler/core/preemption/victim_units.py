@@ -1,7 +1,7 @@
 """Victim units: what may go alone, and what goes whole, of bound pods that may be preempted.
 
 Of a gang the pods above its minimum go one by one, in the reverse of the order in which they came: the last of the
-surplus first (kai-contract 14.2). What is left, the core, goes whole, and not before the surplus.
+surplus first (as in KAI). What is left, the core, goes whole, and not before the surplus.
 
 What a set of units costs is compared by the highest priority in it, the work that is lost, pods, and UIDs. A pod's loss
 is its weight times its run time, a second at least: of two that began just now the smaller costs less. Its weight is
@@ -18,8 +18,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import msgspec
 import numpy as np
 
-from scheduler.core.groups.quorum import Quorum
-from scheduler.core.groups.surplus import Surplus
+from scheduler.core.groups.quorum import Quorum, Surplus
 from scheduler.core.model.facts import copied
 from scheduler.core.model.preemption import Kept, Unit
 from scheduler.core.model.priority_order import order_members

@@ -1,7 +1,7 @@
 """What queues have, in one decision: sums over all their pods and those of the queues below, and fair shares.
 
 A decision charges its own choices here as it does on the nodes, and takes them back together. Sums come by name
-(sums.py), so a tree that changes needs no recount; what counts for a queue that can't be used is taken off the total,
+(tree.py), so a tree that changes needs no recount; what counts for a queue that can't be used is taken off the total,
 as pods of other schedulers are.
 """
 
@@ -15,8 +15,7 @@ from typing import NamedTuple
 from scheduler.core.model.quota import DIMENSIONS, NOTHING, QueueRecord, Resources
 from scheduler.core.model.verdict import Code, QueueCause, Verdict
 from scheduler.core.queues.fair_share import Divisions, Records, allocatable, fair_shares
-from scheduler.core.queues.sums import Sum
-from scheduler.core.queues.tree import Tree
+from scheduler.core.queues.tree import Sum, Tree
 from scheduler.core.queues.use_over_time import NOT_COUNTED, UseOverTime
 
 
@@ -108,7 +107,7 @@ class Accounts:
     def refusal(self, use: Use) -> Verdict | None:
         """Why a queue may not use that much more: a limit on the way up, or a quota for what can't be preempted.
 
-        Dimensions that are not asked for are not looked at (kai-contract 4.5, Capacity checks).
+        Dimensions that are not asked for are not looked at (as in KAI).
         """
         queue = self.tree.leaf(use.queue)
         if isinstance(queue, Verdict):

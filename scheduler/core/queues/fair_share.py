@@ -1,6 +1,6 @@
 """Fair shares of all queues: the top ones divide the cluster, the children of each divide its share.
 
-Siblings divide what their parent has in KAI's rounds (kai-contract 4.5), in integers, one dimension at a time. First
+Siblings divide what their parent has in KAI's rounds, in integers, one dimension at a time. First
 each queue gets its quota, as far as it asks for it. What is left goes to those that ask for more, by weight, in rounds:
 of one priority after the other, highest first. A round gives whole units; what is cut off remains to be given at the
 end, one unit each, largest remainder first. So one input has one result, in any order.
@@ -114,13 +114,13 @@ def divide(
     siblings: Sequence[Sibling],
     *,
     unit: int,
-    k_milli: int = 1000,
+    weight_milli: int = 1000,
     record: DivisionRecord | None = None,
 ) -> int:
     """Set the fair share of each, and return what nobody gets.
 
-    Quotas are given in full even where they exceed ``total``. ``unit``: what is given as one piece. ``k_milli``: how
-    much use over time counts, in thousandths. ``record``: takes each step.
+    Quotas are given in full even where they exceed ``total``. ``unit``: what is given as one piece. ``weight_milli``:
+    how much use over time counts, in thousandths. ``record``: takes each step.
     """
     left = total
     for each in siblings:
@@ -136,7 +136,7 @@ def divide(
     remainders: list[_Remainders] = []
     for group in classes:
         noting = partial(record.note, StepKind.ROUND, siblings, priority=group[0].priority) if record else None
-        left, cut_off = _give_rounds(left, group, unit=unit, k_milli=k_milli, noting=noting)
+        left, cut_off = _give_rounds(left, group, unit=unit, weight_milli=weight_milli, noting=noting)
         remainders.append(cut_off)
     for group, cut_off in zip(classes, remainders, strict=True):
         left = _give_remainders(left, cut_off, unit=unit)
@@ -146,7 +146,7 @@ def divide(
 
 
 def _give_rounds(
-    left: int, siblings: Sequence[Sibling], *, unit: int, k_milli: int, noting: Callable[[int], None] | None = None
+    left: int, siblings: Sequence[Sibling], *, unit: int, weight_milli: int, noting: Callable[[int], None] | None = None
 ) -> tuple[int, _Remainders]:
     """Give by weight until nobody wants less than it is offered. Each further round satisfies one queue at least.
 
@@ -157,7 +157,7 @@ def _give_rounds(
     while left > 0 and again:
         wanting = [each for each in siblings if each.weight > 0 and each.fair < each.most]
         weights = sum(each.weight for each in wanting)
-        scores = [_score(each, weights, k_milli) for each in wanting]
+        scores = [_score(each, weights, weight_milli) for each in wanting]
         all_scores = sum(scores)
         if not all_scores:
             break
@@ -175,9 +175,9 @@ def _give_rounds(
     return left, remainders
 
 
-def _score(sibling: Sibling, weights: int, k_milli: int) -> int:
+def _score(sibling: Sibling, weights: int, weight_milli: int) -> int:
     """Its part of what is left, by weight, less what it has used above that over time."""
-    return max(0, sibling.weight * (1000 + k_milli) * _PPB - k_milli * sibling.used_ppb * weights)
+    return max(0, sibling.weight * (1000 + weight_milli) * _PPB - weight_milli * sibling.used_ppb * weights)
 
 
 def _give_remainders(left: int, remainders: _Remainders, *, unit: int) -> int:
@@ -231,7 +231,7 @@ def fair_shares(
     ``records``: takes the steps of each division. ``known``: what may be taken over, and takes what is made; of this
     tree.
     """
-    dividing = _Dividing(tree, asked, use_by_number(tree, used), used.k_milli, known or Divisions())
+    dividing = _Dividing(tree, asked, use_by_number(tree, used), used.weight_milli, known or Divisions())
     fair = [NOTHING] * len(tree.queues)
     levels = [(TOP, tree.top), *((queue.number, queue.children) for queue in tree.queues if queue.children)]
     for parent, numbers in levels:
@@ -252,12 +252,12 @@ class _Dividing:
     tree: Tree
     asked: Sequence[Resources]
     used_ppb: Sequence[Ppb]
-    k_milli: int
+    weight_milli: int
     known: Divisions
 
     def known_shares(self, parent: int, numbers: Sequence[int], has: Resources) -> list[Resources]:
         """The shares of the children of a queue, taken over if they were made of the same."""
-        made_of = has, self.k_milli, [self.asked[n] for n in numbers], [self.used_ppb[n] for n in numbers]
+        made_of = has, self.weight_milli, [self.asked[n] for n in numbers], [self.used_ppb[n] for n in numbers]
         found = self.known.levels.get(parent)
         if found is None or found[0] != made_of:
             by_dimension = [self._known(parent, numbers, at, has[at]) for at in range(len(UNITS))]
@@ -265,7 +265,7 @@ class _Dividing:
         return found[1]
 
     def _known(self, parent: int, numbers: Sequence[int], at: int, has: int) -> list[int]:
-        made_of = has, self.k_milli, [self.asked[n][at] for n in numbers], [self.used_ppb[n][at] for n in numbers]
+        made_of = has, self.weight_milli, [self.asked[n][at] for n in numbers], [self.used_ppb[n][at] for n in numbers]
         found = self.known.of.get((parent, at))
         if found is None or found[0] != made_of:
             found = self.known.of[parent, at] = made_of, self._divided(numbers, at, has, None)
@@ -277,7 +277,7 @@ class _Dividing:
 
     def _divided(self, numbers: Sequence[int], at: int, has: int, record: DivisionRecord | None) -> list[int]:
         siblings = [_sibling(self.tree.queues[n], at, self.asked[n], self.used_ppb[n][at]) for n in numbers]
-        divide(has, siblings, unit=UNITS[at], k_milli=self.k_milli, record=record)
+        divide(has, siblings, unit=UNITS[at], weight_milli=self.weight_milli, record=record)
         return [each.fair for each in siblings]
 
 

@@ -1,4 +1,4 @@
-"""Who is next: down the tree to the queue that it is due to, then by rank within it (kai-contract 4.5).
+"""Who is next: down the tree to the queue that it is due to, then by rank within it (as in KAI).
 
 The key of a queue is made for the group that it would give next. After a turn only keys on that group's path are made
 again; older ones are left in the heaps and passed over.
@@ -68,14 +68,14 @@ W = TypeVar("W", bound=Due)
 _CRITERIA: Final = tuple(Criterion)
 
 
-class Standing(NamedTuple, Generic[W]):
+class RankedQueue(NamedTuple, Generic[W]):
     """A queue among its siblings: its key, and the group that it gives next."""
 
     queue: TreeQueue
     key: Key
     first: W
 
-    def after(self, before: Standing[W]) -> Criterion:
+    def after(self, before: RankedQueue[W]) -> Criterion:
         """Why it comes after another one. Names differ, so there is always a reason."""
         pairs = zip(_CRITERIA, before.key, self.key, strict=True)
         return next(criterion for criterion, first, second in pairs if first != second)
@@ -145,7 +145,7 @@ class QueueOrder(Generic[W]):
             self._changed[number] = None
         return first
 
-    def standings(self, parent: int) -> list[Standing[W]]:
+    def ranking(self, parent: int) -> list[RankedQueue[W]]:
         """The queues below one (-1: at the top) that have something to give, in the order of their turns."""
         self._refresh()
         tree = self.accounts.tree
@@ -153,7 +153,7 @@ class QueueOrder(Generic[W]):
         for number in tree.top if parent == _TOP else tree.queues[parent].children:
             queue, first = tree.queues[number], self._first_of(number)
             if first is not None:
-                found.append(Standing(queue, key(self.accounts, queue, first.use), first))
+                found.append(RankedQueue(queue, key(self.accounts, queue, first.use), first))
         return sorted(found, key=lambda each: each.key)
 
     def _refresh(self) -> None:

@@ -1,8 +1,8 @@
-"""Reserved nodes: overtaking has an end, as a group that has waited longer than its queue's patience gets a *berth*.
+"""Reserved nodes: a group that has waited longer than its queue's patience gets a node reserve.
 
-A berth is a set of nodes that its holder fits on once what runs there has ended. Until then no group of the same queue
-that comes after the holder is placed there, nor one of another queue that has its quota. A group whose end is known may
-be placed there if it ends before the berth is expected to be free.
+A node reserve is a set of nodes that its owner fits on once what runs there has ended. Until then no group of the same
+queue that comes after the owner is placed there, nor one of another queue that has its quota. A group whose end is
+known may be placed there if it ends before the node reserve is expected to be free.
 
 The rules as functions of values; the folder ``decide`` applies them.
 """
@@ -19,14 +19,14 @@ from scheduler.core.model.priority_order import Rank
 from scheduler.core.model.quota import Resources
 from scheduler.core.queues.accounts import Account
 from scheduler.core.queues.tree import Tree, TreeQueue
+from wire.units import SECOND_NS
 
-_S: Final = 1_000_000_000
-#: ``Berth.free_s`` where the end of something on its nodes is not known.
+#: ``NodeReserve.free_s`` where the end of something on its nodes is not known.
 UNKNOWN: Final = 0
 
 
-class Berth(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """Nodes that are kept for one group, its holder. Times in seconds since the epoch.
+class NodeReserve(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Nodes that are kept for one group, its owner. Times in seconds since the epoch.
 
     ``queue``: name of the leaf in the tree. ``namespace``, ``name``: of the PodGroup, of the pod where it is alone.
     ``since_s``: since when it waits. ``gpus``: GPUs and MIG slices of the nodes. ``free_s``: when the last pod there
@@ -58,7 +58,7 @@ class Berth(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Refused(msgspec.Struct, frozen=True, gc=False):
-    """A group that found no berth at ``at_ns``, by what the answer depended on.
+    """A group that found no node reserve at ``at_ns``, by what the answer depended on.
 
     ``is_passed``: nor would it have, had nobody else one. Others of its queue come before it until it is tried again.
     """
@@ -68,13 +68,13 @@ class Refused(msgspec.Struct, frozen=True, gc=False):
     is_passed: bool = False
 
 
-class Berths(msgspec.Struct, frozen=True):
-    """All berths, and what is remembered of the last look for more. ``next_ns``: when to look next, if nothing happens.
+class NodeReserves(msgspec.Struct, frozen=True):
+    """All node reserves, and what is known of the last look for more. ``next_ns``: when to look next at the latest.
 
     ``refused``: by UID of the group.
     """
 
-    of: tuple[Berth, ...] = ()
+    of: tuple[NodeReserve, ...] = ()
     looked_ns: int | None = None
     stamp: tuple[object, ...] = ()
     refused: Mapping[str, Refused] = {}
@@ -89,7 +89,7 @@ def patience_ns(tree: Tree, queue: TreeQueue, default_ns: int) -> int:
 
 def ends_of_patience_s(since_s: int, patience_ns: int) -> int:
     """When a group has waited that long, in whole seconds."""
-    return since_s - (-patience_ns // _S)
+    return since_s - (-patience_ns // SECOND_NS)
 
 
 def is_starved(account: Account, queue: TreeQueue, use: Resources) -> bool:
@@ -113,7 +113,7 @@ def end_s(classes: Iterable[PodClass], begun_s: int, *, is_own: bool) -> int:
     """When the last of these pods ends at the latest, if all begin then; UNKNOWN if nobody knows of one of them.
 
     Only its kubelet ends a pod in time, so what a pod says of itself counts for its own queue only: else any user could
-    have a place on what is kept for others. ``is_own``: the berth is of the same queue.
+    have a place on what is kept for others. ``is_own``: the node reserve is of the same queue.
     """
     runtimes = [_runtime_s(cls, is_own=is_own) for cls in classes]
     return begun_s + max(runtimes) if runtimes and all(runtimes) else UNKNOWN

@@ -1,6 +1,6 @@
 """What a pod counts for in its queue: CPU and memory as it asks, whole GPUs, and the parts of devices that it has.
 
-A MIG slice of ``N`` compute slices counts as N GPUs, as with KAI (kai-contract 14.5). Memory of a GPU is a part of the
+A MIG slice of ``N`` compute slices counts as N GPUs, as with KAI. Memory of a GPU is a part of the
 card that it is taken of: until that is known there is a least and a most.
 """
 

@@ -1,4 +1,4 @@
-"""What queues used of the cluster over time: it lowers what they get above their quotas (kai-contract 4.11).
+"""What queues used of the cluster over time: it lowers what they get above their quotas (as in KAI).
 
 A record adds up, at each tick, what each queue keeps times the seconds since the last tick, and the capacity of the
 cluster likewise. The use of a queue is its part of that capacity, in billionths (ppb). Time that nobody measured, as
@@ -6,24 +6,141 @@ while no scheduler led, counts for nobody. The kinds of window are KAI's:
 
 - half-life: what was added loses half of its weight in this time;
 - sliding: this window, and the last one as far as it still lies inside;
-- tumbling: since the window began; it begins again after its length, or when a cron expression says (cron.py).
+- tumbling: since the window began; it begins again after its length, or when a cron expression says.
 
 Exact integers, so two processes that were given the same ticks have the same record. Names are kept only of queues that
 exist: pods may name others, as many as they like.
+
+A cron expression has five fields: minute, hour, day of the month, month, day of the week, in UTC; "0 0 * * 1" is each
+Monday at midnight. Each is ``*``, a number, a range, or several of them with commas; ``*`` and ranges may have a step.
+Months and days of the week have names as well. Where both days are given, one of them is enough, as everywhere.
+``@daily`` and the like stand for five fields.
 """
 
 from __future__ import annotations
 
+import calendar
 import decimal
 import enum
 import json
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import msgspec
 
 from scheduler.core.model.quota import DIMENSIONS, NOTHING, Resources
-from scheduler.core.queues.cron import Cron
+
+ALLOWED: Final = (
+    "five fields (minute, hour, day of the month, month, day of the week) of *, numbers, ranges, steps and lists, "
+    "as in '0 0 * * 1'; or @hourly, @daily, @weekly, @monthly, @yearly"
+)
+_SHORT: Final = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
+_MONTHS: Final = {name.lower(): number for number, name in enumerate(calendar.month_abbr) if name}
+_DAYS: Final = {name: number for number, name in enumerate(("sun", "mon", "tue", "wed", "thu", "fri", "sat"))}
+_PART: Final = re.compile(r"(\*|[a-z0-9]{1,3}(?:-[a-z0-9]{1,3})?)(?:/([0-9]{1,2}))?")
+_NONE: Final[Mapping[str, int]] = {}
+_LONGEST: Final = 200
+#: Some time, to see whether there is one that an expression names.
+_SOME_S: Final = 4_000_000_000
+#: From one 29 February on a certain day of the week to the next it is 40 years at most.
+_DAYS_BACK: Final = 41 * 366
+
+
+class Cron(msgspec.Struct, frozen=True):
+    """Times that an expression names. ``text``: as it was given. ``is_either``: one of both days is enough."""
+
+    text: str
+    minutes: tuple[int, ...]
+    hours: tuple[int, ...]
+    days: frozenset[int]
+    months: frozenset[int]
+    weekdays: frozenset[int]
+    is_either: bool
+
+    def last_s(self, now_s: int) -> int:
+        """The last of its times that is not after ``now_s``, both in seconds since the epoch."""
+        now = datetime.fromtimestamp(now_s, UTC)
+        at = _last(self.hours, self.minutes, now.hour, now.minute) if self._has(now) else None
+        day = now
+        for _ in range(_DAYS_BACK):
+            if at is not None:
+                break
+            day -= timedelta(days=1)
+            at = (self.hours[-1], self.minutes[-1]) if self._has(day) else None
+        else:
+            raise ValueError(f"{self.text!r} names no time: no such month has such a day")
+        hour, minute = at
+        return int(day.replace(hour=hour, minute=minute, second=0, microsecond=0).timestamp())
+
+    def _has(self, day: datetime) -> bool:
+        if day.month not in self.months:
+            return False
+        has_day, has_weekday = day.day in self.days, day.isoweekday() % 7 in self.weekdays
+        return has_day or has_weekday if self.is_either else has_day and has_weekday
+
+
+def _last(hours: Sequence[int], minutes: Sequence[int], hour: int, minute: int) -> tuple[int, int] | None:
+    """The last time of a day up to this one."""
+    this_hour = [each for each in minutes if each <= minute] if hour in hours else []
+    if this_hour:
+        return hour, this_hour[-1]
+    earlier = [each for each in hours if each < hour]
+    return (earlier[-1], minutes[-1]) if earlier else None
+
+
+def parsed(text: str) -> Cron:
+    """Read an expression. Raises ValueError that says what is wrong, and what is allowed."""
+    fields = _SHORT.get(text.strip().lower(), text.lower()).split() if len(text) <= _LONGEST else []
+    if len(fields) != 5:
+        raise ValueError(f"{text[:_LONGEST]!r} is no cron expression; allowed: {ALLOWED}")
+    minute, hour, day, month, weekday = fields
+    cron = Cron(
+        text=text,
+        minutes=tuple(sorted(_field("minute", minute, (0, 59)))),
+        hours=tuple(sorted(_field("hour", hour, (0, 23)))),
+        days=frozenset(_field("day of the month", day, (1, 31))),
+        months=frozenset(_field("month", month, (1, 12), _MONTHS)),
+        weekdays=frozenset(each % 7 for each in _field("day of the week", weekday, (0, 7), _DAYS)),
+        is_either=not day.startswith("*") and not weekday.startswith("*"),
+    )
+    cron.last_s(_SOME_S)
+    return cron
+
+
+def _field(name: str, text: str, limits: tuple[int, int], words: Mapping[str, int] = _NONE) -> set[int]:
+    """All numbers that a field names."""
+    found: set[int] = set()
+    for part in text.split(","):
+        match = _PART.fullmatch(part)
+        if match is None:
+            raise ValueError(f"{name}: {part!r} is not *, a number, a range or one with a step")
+        what, step = match[1], int(match[2] or 1)
+        if not step:
+            raise ValueError(f"{name}: {part!r} has a step of 0; it must be 1 or more")
+        first, last = limits if what == "*" else _ends(name, what, limits, words)
+        if match[2] and "-" not in what:
+            last = limits[1]
+        found.update(range(first, last + 1, step))
+    return found
+
+
+def _ends(name: str, what: str, limits: tuple[int, int], words: Mapping[str, int]) -> tuple[int, int]:
+    ends = [words[each] if each in words else int(each) if each.isdigit() else -1 for each in what.split("-")]
+    first, last, (least, most) = ends[0], ends[-1], limits
+    if not least <= first <= last <= most:
+        raise ValueError(f"{name}: {what!r} is not from {least} to {most}, the smaller first")
+    return first, last
+
 
 #: The use of a queue in each dimension, in billionths of what the cluster had.
 Ppb = tuple[int, int, int]
@@ -59,18 +176,18 @@ class Source(enum.StrEnum):
 class UsePeriod(msgspec.Struct, frozen=True, kw_only=True):
     """Which use counts. ``half_life_s`` above 0 takes the place of the window.
 
-    ``begins_s``: seconds since the epoch at which some tumbling window begins. ``cron``: when each does; then
+    ``window_start_s``: seconds since the epoch at which some tumbling window begins. ``cron``: when each does; then
     ``window`` and its length mean nothing. ``tick_s``: between two ticks.
-    ``k_milli``: how much use counts in the division, in thousandths (KAI's kValue).
+    ``weight_milli``: how much use counts in the division, in thousandths (KAI's kValue).
     """
 
     window_s: int = 604_800
     window: Window = Window.SLIDING
     half_life_s: int = 0
-    begins_s: int = 0
+    window_start_s: int = 0
     cron: Cron | None = None
     tick_s: int = 60
-    k_milli: int = 1000
+    weight_milli: int = 1000
 
 
 class Added(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,7 +213,8 @@ class UseOverTime(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     of: Mapping[str, Ppb] = {}
-    k_milli: int = 1000
+    #: In records and snapshots by the name that earlier versions read and wrote.
+    weight_milli: int = msgspec.field(default=1000, name="k_milli")
     source: Source = Source.SCHEDULER
     since_s: int = 0
 
@@ -165,7 +283,7 @@ def use_over_time(record: UseRecord, period: UsePeriod) -> UseOverTime:
     for name in record.now.of.keys() | record.last.of.keys():
         used = _both(record.now.of.get(name, NOTHING), record.last.of.get(name, NOTHING), inside_s, period.window_s)
         of[name] = _part(used, cluster)
-    return UseOverTime(of=of, k_milli=period.k_milli)
+    return UseOverTime(of=of, weight_milli=period.weight_milli)
 
 
 def _both(now: Resources, last: Resources, inside_s: int, window_s: int) -> Resources:
@@ -196,7 +314,7 @@ def _window_of(period: UsePeriod, anchor_s: int, now_s: int) -> int:
     if period.cron is not None:
         return period.cron.last_s(now_s)
     if period.window is Window.TUMBLING:
-        anchor_s = period.begins_s
+        anchor_s = period.window_start_s
     return now_s - (now_s - anchor_s) % period.window_s
 
 

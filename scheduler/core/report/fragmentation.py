@@ -175,6 +175,44 @@ def _piece(group: Group, node: NodeRecord) -> Piece:
     )
 
 
+class Use(msgspec.Struct, frozen=True, gc=False):
+    """Nano-GPU. All four together are what device plugins offer, unless more is used than that.
+
+    ``free``: whole devices. ``pieces``: what is left of shared devices that take tenants. ``stranded``: what is free
+    and nobody can get now: on nodes that are not ready, cordoned, or without CPU, memory or pod slots, and on shared
+    devices that are closed.
+    """
+
+    used: int = 0
+    free: int = 0
+    pieces: int = 0
+    stranded: int = 0
+
+
+def use_of_node(node: NodeRecord, used: Occupancy) -> Use:
+    """Return how much of a counted node is used, free, free in pieces only, and stranded."""
+    left = node_left(node, used)
+    shared = [
+        (group.free_nano, group.is_open) for group in used.groups.values() if group.resource == names.GPU_RESOURCE
+    ]
+    can_be_had = left.out is None and min(left.cpu_milli, left.mem_mib, left.pods) > 0
+    return Use(*use_of(node.capacity.gpus, left.gpus, shared, can_be_had=can_be_had))
+
+
+def use_of(total: int, free: int, shared: Sequence[tuple[int, bool]], *, can_be_had: bool) -> tuple[int, int, int, int]:
+    """What is used, free, in pieces and stranded of one node.
+
+    ``free`` below zero: more is used than is offered, since devices fell ill, say. ``shared``: what is free of each
+    shared GPU, and whether it is open.
+    """
+    left = sum(nano for nano, _ in shared)
+    pieces = sum(nano for nano, is_open in shared if is_open) if can_be_had else 0
+    whole = max(0, total - free - len(shared))
+    unused = max(0, free) * NANO_PER_DEVICE
+    got = unused if can_be_had else 0
+    return (whole + len(shared)) * NANO_PER_DEVICE - left, got, pieces, unused + left - got - pieces
+
+
 def unusable_nano(left: NodeLeft, kinds: Sequence[Kind], settings: Settings) -> dict[Cause, int]:
     """Return the nano-GPU of a node that are free and that no pod of these kinds can take, by cause.
 

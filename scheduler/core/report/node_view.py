@@ -24,7 +24,7 @@ from scheduler.core.nodes.node_usage import Charge, Group, Occupancy
 from wire import names
 
 
-class Kind(enum.Enum):
+class Kind(enum.StrEnum):
     """How a device is used."""
 
     #: Held by a reservation pod, or about to be: for shares.
@@ -34,7 +34,7 @@ class Kind(enum.Enum):
     FREE = "free"
 
 
-class Closed(enum.Enum):
+class Closed(enum.StrEnum):
     """Why a shared device takes no new tenant, even if a part is free."""
 
     #: Pods use a device that their reservation lost: this one, or the one that this group had.

@@ -42,7 +42,9 @@ from scheduler.core.report.fragmentation import (
     LACKS_POD_SLOTS,
     NANO_PER_MILLI,
     Cause,
+    Use,
     out_of,
+    use_of,
 )
 from wire import names
 
@@ -54,20 +56,6 @@ class Pool(msgspec.Struct, frozen=True, gc=False):
 
     node_pool: str
     product: str
-
-
-class Use(msgspec.Struct, frozen=True, gc=False):
-    """Nano-GPU. All four together are what the pool's device plugins offer, unless more is used than that.
-
-    ``free``: whole devices. ``pieces``: what is left of shared devices that take tenants. ``stranded``: what is free
-    and nobody can get now: on nodes that are not ready, cordoned, or without CPU, memory or pod slots, and on shared
-    devices that are closed.
-    """
-
-    used: int = 0
-    free: int = 0
-    pieces: int = 0
-    stranded: int = 0
 
 
 def use_of_pools(ledger: Ledger, own: NodePool | None = None) -> dict[Pool, Use]:
@@ -84,28 +72,12 @@ def use_of_pools(ledger: Ledger, own: NodePool | None = None) -> dict[Pool, Use]
         if node is None or not (total[row] or devices) or not (own is None or own.takes(node.labels)):
             continue
         can_be_had = has_room[row] and node.is_ready and not node.is_cordoned
-        use = _use(total[row], free[row], devices, can_be_had=can_be_had)
+        shared = [(device.free_nano, device.is_open) for device in devices if device.is_gpu]
+        use = use_of(total[row], free[row], shared, can_be_had=can_be_had)
         sums = found.setdefault(pool_of(node), [0, 0, 0, 0])
         for number, nano in enumerate(use):
             sums[number] += nano
     return {Pool(*pool): Use(*sums) for pool, sums in sorted(found.items()) if any(sums)}
-
-
-def _use(total: int, free: int, devices: Sequence[Device], *, can_be_had: bool) -> tuple[int, int, int, int]:
-    """What is used, free, in pieces and stranded of one node.
-
-    ``free`` below zero: more is used than is offered, since devices fell ill, say. MIG slices are left out.
-    """
-    shared = left = pieces = 0
-    for device in devices:
-        if device.is_gpu:
-            shared += 1
-            left += device.free_nano
-            pieces += device.free_nano if device.is_open and can_be_had else 0
-    whole = max(0, total - free - shared)
-    unused = max(0, free) * NANO_PER_DEVICE
-    got = unused if can_be_had else 0
-    return (whole + shared) * NANO_PER_DEVICE - left, got, pieces, unused + left - got - pieces
 
 
 def pool_of(node: NodeRecord) -> tuple[str, str]:

@@ -13,8 +13,7 @@ from scheduler.core.model.quota import UNLIMITED, QueueRecord, Resources
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.queues.accounts import Account, Accounts
 from scheduler.core.queues.queues import Queues
-from scheduler.core.queues.sums import Sum
-from scheduler.core.queues.tree import Tree
+from scheduler.core.queues.tree import Sum, Tree
 
 #: Renders a verdict (scheduler/conditions/messages.py).
 Say = Callable[[Verdict], str]

@@ -16,7 +16,7 @@ from scheduler.core.model.quota import DIMENSIONS, NOTHING, UNLIMITED, QueueReco
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.verdict import Reasons, Verdict
 from scheduler.core.queues.accounts import Accounts
-from scheduler.core.queues.sums import Sum
+from scheduler.core.queues.tree import Sum
 
 _NONE = Sum()
 

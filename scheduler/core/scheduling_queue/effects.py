@@ -17,34 +17,34 @@ from scheduler.core.model.priority_order import Rank
 from scheduler.core.model.stale import StaleMemo
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.queues.accounts import HeldBack, Use
-from scheduler.core.queues.reserved_nodes import Berths
-from scheduler.core.scheduling_queue.gang_signatures import Alike, Lined, Until
+from scheduler.core.queues.reserved_nodes import NodeReserves
+from scheduler.core.scheduling_queue.gang_signatures import GangSignature, Lined, Until
 from scheduler.core.scheduling_queue.held_back import Off
-from scheduler.core.scheduling_queue.messages import Key
 from scheduler.core.scheduling_queue.queue import SchedulingQueue
-from scheduler.core.scheduling_queue.signatures import RoomMemo, ShapeKey
+from scheduler.core.scheduling_queue.signatures import PreemptionMemo, ShapeKey
 from scheduler.core.scheduling_queue.unschedulable import LARGE, GangPace, Kept, KeptGang
+from scheduler.core.scheduling_queue.verdicts import Key
 
 
-class Note(Protocol):
+class Effect(Protocol):
     """One thing that was learned; a value."""
 
-    def take(self, backlog: SchedulingQueue) -> None:
-        """Take it into the backlog that the decision read."""
+    def take(self, scheduling_queue: SchedulingQueue) -> None:
+        """Take it into the scheduling queue that the decision read."""
         ...
 
 
 class Said(msgspec.Struct, frozen=True):
-    """These pods have this verdict, as members of this PodGroup if one is named. ``lasts`` as in ``Sayings.say``."""
+    """These pods have this verdict, as members of this PodGroup if one is named. ``lasts`` as in ``Verdicts.say``."""
 
     uids: tuple[str, ...]
     verdict: Verdict
     pod_group: Key | None
     lasts: bool = False
 
-    def take(self, backlog: SchedulingQueue) -> None:
+    def take(self, scheduling_queue: SchedulingQueue) -> None:
         """Have them say it."""
-        backlog.said.say(self.uids, self.verdict, self.pod_group, lasts=self.lasts)
+        scheduling_queue.said.say(self.uids, self.verdict, self.pod_group, lasts=self.lasts)
 
 
 class ShapeFailed(msgspec.Struct, frozen=True):
@@ -54,9 +54,9 @@ class ShapeFailed(msgspec.Struct, frozen=True):
     verdict: Verdict
     served: frozenset[str]
 
-    def take(self, backlog: SchedulingQueue) -> None:
+    def take(self, scheduling_queue: SchedulingQueue) -> None:
         """Have them say it."""
-        backlog.shape_failed(self.key, self.verdict, self.served)
+        scheduling_queue.shape_failed(self.key, self.verdict, self.served)
 
 
 class ShapeHeldBack(msgspec.Struct, frozen=True):
@@ -67,9 +67,9 @@ class ShapeHeldBack(msgspec.Struct, frozen=True):
     served: frozenset[str]
     elsewhere: Kept | None
 
-    def take(self, backlog: SchedulingQueue) -> None:
+    def take(self, scheduling_queue: SchedulingQueue) -> None:
         """Have them say it, and sleep until the queue takes more."""
-        backlog.shape_held_back(self.key, self.held, served=self.served, elsewhere=self.elsewhere)
+        scheduling_queue.shape_held_back(self.key, self.held, served=self.served, elsewhere=self.elsewhere)
 
 
 class GangHeldBack(msgspec.Struct, frozen=True):
@@ -80,9 +80,9 @@ class GangHeldBack(msgspec.Struct, frozen=True):
     rank: Rank
     elsewhere: KeptGang | None
 
-    def take(self, backlog: SchedulingQueue) -> None:
+    def take(self, scheduling_queue: SchedulingQueue) -> None:
         """Let it sleep until the queue takes that much."""
-        backlog.gang_held_back(self.key, self.use, self.rank, elsewhere=self.elsewhere)
+        scheduling_queue.gang_held_back(self.key, self.use, self.rank, elsewhere=self.elsewhere)
 
 
 class ShapeKeptOff(msgspec.Struct, frozen=True):
@@ -94,9 +94,9 @@ class ShapeKeptOff(msgspec.Struct, frozen=True):
     kept: Kept
     served: frozenset[str]
 
-    def take(self, backlog: SchedulingQueue) -> None:
+    def take(self, scheduling_queue: SchedulingQueue) -> None:
         """Have them say it, and sleep until they may be placed there, or elsewhere."""
-        backlog.shape_kept_off(self.key, self.verdict, self.off, kept=self.kept, served=self.served)
+        scheduling_queue.shape_kept_off(self.key, self.verdict, self.off, kept=self.kept, served=self.served)
 
 
 class GangKeptOff(msgspec.Struct, frozen=True):
@@ -106,41 +106,41 @@ class GangKeptOff(msgspec.Struct, frozen=True):
     off: Off
     kept: Kept | None
 
-    def take(self, backlog: SchedulingQueue) -> None:
+    def take(self, scheduling_queue: SchedulingQueue) -> None:
         """Let it sleep until it may be placed there, or elsewhere."""
-        backlog.gang_kept_off(self.key, self.off, self.kept)
+        scheduling_queue.gang_kept_off(self.key, self.off, self.kept)
 
 
-class BerthsLooked(msgspec.Struct, frozen=True):
+class ReservesLooked(msgspec.Struct, frozen=True):
     """Nodes are kept for these groups from now on."""
 
-    berths: Berths
+    reserves: NodeReserves
 
-    def take(self, backlog: SchedulingQueue) -> None:
+    def take(self, scheduling_queue: SchedulingQueue) -> None:
         """Keep them."""
-        backlog.berths = self.berths
+        scheduling_queue.reserves = self.reserves
 
 
-class Misfiled(msgspec.Struct, frozen=True):
+class SignatureChanged(msgspec.Struct, frozen=True):
     """A pod is not of the shape that it waits in any more."""
 
     uid: str
 
-    def take(self, backlog: SchedulingQueue) -> None:
+    def take(self, scheduling_queue: SchedulingQueue) -> None:
         """Have it filed again."""
-        backlog.touch(self.uid)
+        scheduling_queue.touch(self.uid)
 
 
 class GangSlept(msgspec.Struct, frozen=True):
-    """There is nothing to decide on a gang (``Backlog.sleep_gang``)."""
+    """There is nothing to decide on a gang (``SchedulingQueue.sleep_gang``)."""
 
     key: Key
     until: Until
     is_counted: bool
 
-    def take(self, backlog: SchedulingQueue) -> None:
+    def take(self, scheduling_queue: SchedulingQueue) -> None:
         """Let it sleep."""
-        backlog.sleep_gang(self.key, self.until, is_counted=self.is_counted)
+        scheduling_queue.sleep_gang(self.key, self.until, is_counted=self.is_counted)
 
 
 class GangLeft(msgspec.Struct, frozen=True):
@@ -148,9 +148,9 @@ class GangLeft(msgspec.Struct, frozen=True):
 
     key: Key
 
-    def take(self, backlog: SchedulingQueue) -> None:
+    def take(self, scheduling_queue: SchedulingQueue) -> None:
         """Have it awake."""
-        backlog.decide_again(self.key)
+        scheduling_queue.decide_again(self.key)
 
 
 class GangLooked(msgspec.Struct, frozen=True):
@@ -159,9 +159,9 @@ class GangLooked(msgspec.Struct, frozen=True):
     key: Key
     classes: tuple[PodClass, ...]
 
-    def take(self, backlog: SchedulingQueue) -> None:
+    def take(self, scheduling_queue: SchedulingQueue) -> None:
         """Keep what has to fit for the gang to go on."""
-        backlog.gang_is_of(self.key, self.classes)
+        scheduling_queue.gang_is_of(self.key, self.classes)
 
 
 class GangGone(msgspec.Struct, frozen=True):
@@ -169,9 +169,9 @@ class GangGone(msgspec.Struct, frozen=True):
 
     key: Key
 
-    def take(self, backlog: SchedulingQueue) -> None:
+    def take(self, scheduling_queue: SchedulingQueue) -> None:
         """Forget it."""
-        backlog.drop_gang(self.key)
+        scheduling_queue.drop_gang(self.key)
 
 
 class WakeAt(msgspec.Struct, frozen=True):
@@ -180,9 +180,9 @@ class WakeAt(msgspec.Struct, frozen=True):
     at_ns: int
     item: str | Key
 
-    def take(self, backlog: SchedulingQueue) -> None:
+    def take(self, scheduling_queue: SchedulingQueue) -> None:
         """Set the timer."""
-        backlog.wake_at(self.at_ns, self.item)
+        scheduling_queue.wake_at(self.at_ns, self.item)
 
 
 class SearchOn(msgspec.Struct, frozen=True):
@@ -190,25 +190,25 @@ class SearchOn(msgspec.Struct, frozen=True):
 
     at_ns: int
 
-    def take(self, backlog: SchedulingQueue) -> None:
+    def take(self, scheduling_queue: SchedulingQueue) -> None:
         """Set the time, if none is set."""
-        if backlog.search_on_ns is None:
-            backlog.search_on_ns = self.at_ns
+        if scheduling_queue.search_on_ns is None:
+            scheduling_queue.search_on_ns = self.at_ns
 
 
 class ClassFailed(msgspec.Struct, frozen=True):
-    """A class fits nowhere; ``is_told``: judged now, else compared only (``Asleep.still_out``)."""
+    """A class fits nowhere; ``is_told``: judged now, else compared only (``Unschedulable.still_out``)."""
 
     cls: PodClass
     kept: Kept
     is_told: bool
 
-    def take(self, backlog: SchedulingQueue) -> None:
+    def take(self, scheduling_queue: SchedulingQueue) -> None:
         """Keep it."""
         if self.is_told:
-            backlog.asleep.put(self.cls, self.kept)
+            scheduling_queue.unschedulable.put(self.cls, self.kept)
         else:
-            backlog.asleep.is_surer(self.cls, self.kept)
+            scheduling_queue.unschedulable.is_surer(self.cls, self.kept)
 
 
 class ClassFits(msgspec.Struct, frozen=True):
@@ -216,9 +216,9 @@ class ClassFits(msgspec.Struct, frozen=True):
 
     cls: PodClass
 
-    def take(self, backlog: SchedulingQueue) -> None:
+    def take(self, scheduling_queue: SchedulingQueue) -> None:
         """Forget that it fitted nowhere."""
-        backlog.asleep.wakes(self.cls)
+        scheduling_queue.unschedulable.wakes(self.cls)
 
 
 class GangFailed(msgspec.Struct, frozen=True):
@@ -227,32 +227,32 @@ class GangFailed(msgspec.Struct, frozen=True):
     key: Key
     kept: KeptGang
 
-    def take(self, backlog: SchedulingQueue) -> None:
+    def take(self, scheduling_queue: SchedulingQueue) -> None:
         """Keep it."""
-        backlog.asleep.put_gang(self.key, self.kept)
+        scheduling_queue.unschedulable.put_gang(self.key, self.kept)
 
 
 class AlikeFailed(msgspec.Struct, frozen=True):
     """A gang could not start, so no other that asks the same can."""
 
-    alike: Alike
+    alike: GangSignature
     kept: KeptGang
     is_counted: bool
 
-    def take(self, backlog: SchedulingQueue) -> None:
+    def take(self, scheduling_queue: SchedulingQueue) -> None:
         """Keep it for all of them."""
-        backlog.alike_failed(self.alike, self.kept, is_counted=self.is_counted)
+        scheduling_queue.alike_failed(self.alike, self.kept, is_counted=self.is_counted)
 
 
-class LinedUp(msgspec.Struct, frozen=True):
+class GangQueued(msgspec.Struct, frozen=True):
     """A gang stands behind those that ask the same."""
 
     lined: Lined
     is_counted: bool
 
-    def take(self, backlog: SchedulingQueue) -> None:
+    def take(self, scheduling_queue: SchedulingQueue) -> None:
         """Let it sleep there."""
-        backlog.line_up(self.lined, is_counted=self.is_counted)
+        scheduling_queue.line_up(self.lined, is_counted=self.is_counted)
 
 
 class StartFailed(msgspec.Struct, frozen=True):
@@ -262,9 +262,9 @@ class StartFailed(msgspec.Struct, frozen=True):
     operations: int
     now_ns: int
 
-    def take(self, backlog: SchedulingQueue) -> None:
+    def take(self, scheduling_queue: SchedulingQueue) -> None:
         """Have such starts pause."""
-        backlog.asleep.pace.failed(self.key, self.operations, self.now_ns)
+        scheduling_queue.unschedulable.pace.failed(self.key, self.operations, self.now_ns)
 
 
 class StaleLooked(msgspec.Struct, frozen=True):
@@ -272,20 +272,20 @@ class StaleLooked(msgspec.Struct, frozen=True):
 
     memo: StaleMemo
 
-    def take(self, backlog: SchedulingQueue) -> None:
+    def take(self, scheduling_queue: SchedulingQueue) -> None:
         """Remember when that is to be done again."""
-        backlog.stale = self.memo
+        scheduling_queue.stale = self.memo
 
 
-class RoomLooked(msgspec.Struct, frozen=True):
+class PreemptionLooked(msgspec.Struct, frozen=True):
     """Room was looked for, or it was not the time for that."""
 
-    memo: RoomMemo
+    memo: PreemptionMemo
 
-    def take(self, backlog: SchedulingQueue) -> None:
+    def take(self, scheduling_queue: SchedulingQueue) -> None:
         """Remember who was refused."""
-        backlog.room = self.memo
-        backlog.ask_anew.clear()
+        scheduling_queue.preemption = self.memo
+        scheduling_queue.retry_preemption.clear()
 
 
 class NominationsLooked(msgspec.Struct, frozen=True):
@@ -293,9 +293,9 @@ class NominationsLooked(msgspec.Struct, frozen=True):
 
     awake: tuple[str, ...]
 
-    def take(self, backlog: SchedulingQueue) -> None:
+    def take(self, scheduling_queue: SchedulingQueue) -> None:
         """Let the others rest."""
-        backlog.resting.looked(self.awake)
+        scheduling_queue.resting.looked(self.awake)
 
 
 class Returning(msgspec.Struct, frozen=True):
@@ -303,22 +303,22 @@ class Returning(msgspec.Struct, frozen=True):
 
     since: Mapping[str, int]
 
-    def take(self, backlog: SchedulingQueue) -> None:
+    def take(self, scheduling_queue: SchedulingQueue) -> None:
         """Remember it."""
-        backlog.returning = self.since
+        scheduling_queue.returning = self.since
 
 
-class Notes:
+class Effects:
     """Notes of the decision under way, in order."""
 
-    __slots__ = ("_alike", "_backlog", "_classes", "_gangs", "_pace", "taken")
+    __slots__ = ("_alike", "_classes", "_gangs", "_pace", "_scheduling_queue", "taken")
 
-    def __init__(self, backlog: SchedulingQueue) -> None:
-        self._backlog = backlog
-        self.taken: list[Note] = []
+    def __init__(self, scheduling_queue: SchedulingQueue) -> None:
+        self._scheduling_queue = scheduling_queue
+        self.taken: list[Effect] = []
         self._classes: dict[PodClass, Kept | None] = {}
         self._gangs: dict[Key, KeptGang] = {}
-        self._alike: dict[Alike, KeptGang] = {}
+        self._alike: dict[GangSignature, KeptGang] = {}
         self._pace: GangPace | None = None
 
     # --- what pods say -------------------------------------------------------------------------------------------
@@ -346,13 +346,13 @@ class Notes:
         """A gang would fit if it were not for nodes that are kept for others."""
         self.taken.append(GangKeptOff(key, off, kept))
 
-    def berths_looked(self, berths: Berths) -> None:
+    def reserves_looked(self, reserves: NodeReserves) -> None:
         """Keep nodes for these groups from now on."""
-        self.taken.append(BerthsLooked(berths))
+        self.taken.append(ReservesLooked(reserves))
 
     def misfiled(self, uid: str) -> None:
         """A pod is not of the shape that it waits in any more."""
-        self.taken.append(Misfiled(uid))
+        self.taken.append(SignatureChanged(uid))
 
     # --- when who is decided on again ----------------------------------------------------------------------------
     def sleep_gang(self, key: Key, until: Until, *, is_counted: bool = False) -> None:
@@ -382,7 +382,7 @@ class Notes:
     # --- what fits nowhere ---------------------------------------------------------------------------------------
     def kept(self, cls: PodClass) -> Kept | None:
         """What is kept of a class, as of now."""
-        return self._classes[cls] if cls in self._classes else self._backlog.asleep.get(cls)
+        return self._classes[cls] if cls in self._classes else self._scheduling_queue.unschedulable.get(cls)
 
     def failed(self, cls: PodClass, kept: Kept, *, is_told: bool) -> None:
         """Keep the verdict on a class; ``is_told``: it was judged, else compared only."""
@@ -397,33 +397,33 @@ class Notes:
 
     def kept_gang(self, key: Key) -> KeptGang | None:
         """What is kept of a gang, as of now."""
-        return self._gangs.get(key) or self._backlog.asleep.get_gang(key)
+        return self._gangs.get(key) or self._scheduling_queue.unschedulable.get_gang(key)
 
     def gang_failed(self, key: Key, kept: KeptGang) -> None:
         """Keep the verdict on a gang that could not start."""
         self._gangs[key] = kept
         self.taken.append(GangFailed(key, kept))
 
-    def kept_alike(self, alike: Alike) -> KeptGang | None:
+    def kept_alike(self, alike: GangSignature) -> KeptGang | None:
         """What is kept of gangs that ask this, as of now."""
-        return self._alike.get(alike) or self._backlog.asleep.get_gang(alike)
+        return self._alike.get(alike) or self._scheduling_queue.unschedulable.get_gang(alike)
 
-    def has_failed(self, alike: Alike) -> bool:
+    def has_failed(self, alike: GangSignature) -> bool:
         """Whether a gang that asks this could not start in this decision, so that no other can."""
         return alike in self._alike
 
-    def alike_failed(self, alike: Alike, kept: KeptGang, *, is_counted: bool) -> None:
+    def alike_failed(self, alike: GangSignature, kept: KeptGang, *, is_counted: bool) -> None:
         """Keep the verdict on a gang that could not start for all that ask the same."""
         self._alike[alike] = kept
         self.taken.append(AlikeFailed(alike, kept, is_counted))
 
     def line_up(self, lined: Lined, *, is_counted: bool) -> None:
         """Let a gang sleep behind those that ask the same."""
-        self.taken.append(LinedUp(lined, is_counted))
+        self.taken.append(GangQueued(lined, is_counted))
 
-    def room_looked(self, memo: RoomMemo) -> None:
+    def preemption_looked(self, memo: PreemptionMemo) -> None:
         """Remember what was looked for, and when that is to be done again."""
-        self.taken.append(RoomLooked(memo))
+        self.taken.append(PreemptionLooked(memo))
 
     def stale_looked(self, memo: StaleMemo) -> None:
         """Remember when gangs below their minimum are to be looked at again."""
@@ -440,13 +440,13 @@ class Notes:
     @property
     def pace(self) -> GangPace:
         """When large starts may be tried, as of now. To be read only."""
-        return self._pace or self._backlog.asleep.pace
+        return self._pace or self._scheduling_queue.unschedulable.pace
 
     def start_failed(self, key: Key, operations: int, now_ns: int) -> None:
         """Note what a start has cost that failed."""
         if operations <= LARGE and not self.pace.is_large(key):
             return
         if self._pace is None:
-            self._pace = deepcopy(self._backlog.asleep.pace)
+            self._pace = deepcopy(self._scheduling_queue.unschedulable.pace)
         self._pace.failed(key, operations, now_ns)
         self.taken.append(StartFailed(key, operations, now_ns))

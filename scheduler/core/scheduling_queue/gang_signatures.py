@@ -16,9 +16,9 @@ from scheduler.core.model.minimum_tree import MinimumTree
 from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.priority_order import Rank
 from scheduler.core.nodes.ledger import Ledger
-from scheduler.core.scheduling_queue.messages import Key, Shared
 from scheduler.core.scheduling_queue.signatures import Ranked
-from scheduler.core.scheduling_queue.unschedulable import LOOKED_AT, Asleep, KeptGang
+from scheduler.core.scheduling_queue.unschedulable import LOOKED_AT, KeptGang, Unschedulable
+from scheduler.core.scheduling_queue.verdicts import Key, Shared
 
 
 class Until(enum.Enum):
@@ -45,11 +45,11 @@ class WaitingGang:
     until: Until = Until.TOUCHED
 
 
-#: As for classes (backlog.py).
+#: As for classes (scheduling queue.py).
 _COMPARED: Final = 1_000
 
 
-class Alike(NamedTuple):
+class GangSignature(NamedTuple):
     """All that the start of a gang depends on beside the nodes, of one none of whose members has a node yet.
 
     ``members``: classes and subgroups in the order of members, each with how many of them follow each other.
@@ -69,7 +69,7 @@ class LineKey(NamedTuple):
     namespace: str
     queue: str
     is_fixed: bool
-    alike: Alike
+    alike: GangSignature
 
 
 class Lined(NamedTuple):
@@ -123,19 +123,19 @@ class GangLine(Ranked):
 
 
 class GangLines:
-    """All lines. What is kept of those that ask the same is in ``asleep``, by ``Alike``."""
+    """All lines. What is kept of those that ask the same is in ``unschedulable``, by ``GangSignature``."""
 
-    def __init__(self, ledger: Ledger, asleep: Asleep) -> None:
-        self._ledger, self._asleep = ledger, asleep
+    def __init__(self, ledger: Ledger, unschedulable: Unschedulable) -> None:
+        self._ledger, self._asleep = ledger, unschedulable
         self._lines: dict[LineKey, GangLine] = {}
-        self._of: dict[Alike, dict[LineKey, None]] = {}
+        self._of: dict[GangSignature, dict[LineKey, None]] = {}
         self._places: dict[Key, Lined] = {}
-        self._awake: dict[Alike, None] = {}
+        self._awake: dict[GangSignature, None] = {}
         #: Of those asleep: what can wake without any node having got more.
-        self._light: dict[Alike, None] = {}
-        self._said: dict[Alike, Shared] = {}
+        self._light: dict[GangSignature, None] = {}
+        self._said: dict[GangSignature, Shared] = {}
         #: The change of the ledger that the counts in their verdict are of, oldest first.
-        self._counted_at: dict[Alike, int] = {}
+        self._counted_at: dict[GangSignature, int] = {}
 
     def __contains__(self, key: Key) -> bool:
         return key in self._places
@@ -145,7 +145,7 @@ class GangLines:
         lined = self._places.get(key)
         return None if lined is None else lined.line
 
-    def alikes(self) -> set[Alike]:
+    def alikes(self) -> set[GangSignature]:
         """What is asked by those that are in lines."""
         return set(self._of)
 
@@ -189,7 +189,7 @@ class GangLines:
             self._light.pop(alike, None)
 
     # --- who sleeps ----------------------------------------------------------------------------------------------
-    def failed(self, alike: Alike, kept: KeptGang, *, is_counted: bool) -> list[str]:
+    def failed(self, alike: GangSignature, kept: KeptGang, *, is_counted: bool) -> list[str]:
         """The first that asked this could not start, so none can; return the pods (UIDs) that have news by that."""
         self._asleep.put_gang(alike, kept)
         if alike not in self._of:
@@ -222,7 +222,7 @@ class GangLines:
                 self._asleep.put_gang(alike, still)
                 self._note_weight(alike, still)
 
-    def _note_weight(self, alike: Alike, kept: KeptGang) -> None:
+    def _note_weight(self, alike: GangSignature, kept: KeptGang) -> None:
         if self._asleep.is_light_gang(kept):
             self._light[alike] = None
         else:
@@ -243,6 +243,6 @@ class GangLines:
         stale = (each for each in looked_at if self._counted_at[each] != last and each not in self._awake)
         return list(islice(self._one_of(stale), count))
 
-    def _one_of(self, alikes: Iterator[Alike]) -> Iterator[Key]:
+    def _one_of(self, alikes: Iterator[GangSignature]) -> Iterator[Key]:
         lines = (self._lines[next(iter(self._of[alike]))] for alike in alikes)
         return (next(iter(line.gangs())) for line in lines)

@@ -21,12 +21,12 @@ from scheduler.core.model.quota import Resources
 from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.pod_places import PodPlaces
 from scheduler.core.queues.accounts import Use
-from scheduler.core.queues.reserved_nodes import Berth
+from scheduler.core.queues.reserved_nodes import NodeReserve
 from scheduler.core.queues.tree import Tree
 from scheduler.core.scheduling_queue.hints import passing
-from scheduler.core.scheduling_queue.messages import Key
 from scheduler.core.scheduling_queue.signatures import ShapeKey
-from scheduler.core.scheduling_queue.unschedulable import LOOKED_AT, Asleep, Kept, KeptGang, depends_on_all
+from scheduler.core.scheduling_queue.unschedulable import LOOKED_AT, Kept, KeptGang, Unschedulable, depends_on_all
+from scheduler.core.scheduling_queue.verdicts import Key
 
 Item = ShapeKey | Key
 
@@ -57,11 +57,11 @@ class _Line:
     """All that would use the same. ``places``: a heap, from which what has left is not taken out at once."""
 
     places: list[_Place] = field(default_factory=list)
-    standing: int = 0
+    waiting: int = 0
 
 
 @dataclass(slots=True)
-class QuotaSleepers:
+class OverQuota:
     """Who sleeps for which use.
 
     What something uses may depend on its node. ``elsewhere``: of those that sleep for a use that they have on the nodes
@@ -121,9 +121,9 @@ class QuotaSleepers:
         place = self._place_of[item] = _Place(rank, self._numbers, item)
         self._use_of[item] = use
         line = self._lines.setdefault(use, _Line())
-        line.standing += 1
+        line.waiting += 1
         heappush(line.places, place)
-        if len(line.places) > 2 * line.standing + _FEW:
+        if len(line.places) > 2 * line.waiting + _FEW:
             line.places = list(filter(self._stands, line.places))
             heapify(line.places)
 
@@ -145,11 +145,11 @@ class QuotaSleepers:
             return
         del self._place_of[item]
         line = self._lines[use]
-        line.standing -= 1
-        if not line.standing:
+        line.waiting -= 1
+        if not line.waiting:
             del self._lines[use]
 
-    def standing(self) -> Iterator[tuple[Item, Use, Rank]]:
+    def waiting(self) -> Iterator[tuple[Item, Use, Rank]]:
         """All that sleep, with what they would use and where they stand."""
         return ((item, use, self._place_of[item].rank) for item, use in self._use_of.items())
 
@@ -178,18 +178,18 @@ class QuotaSleepers:
             return found
         return list(self._first(accounts().room_for)) if self._lines else []
 
-    def may_go_elsewhere(self, asleep: Asleep, generation: int) -> list[Item]:
+    def may_go_elsewhere(self, unschedulable: Unschedulable, generation: int) -> list[Item]:
         """Those that nodes may take now where they use less than their queue has refused."""
-        return [item for item in [*self.elsewhere] if self._may_go_elsewhere(item, asleep, generation)]
+        return [item for item in [*self.elsewhere] if self._may_go_elsewhere(item, unschedulable, generation)]
 
-    def _may_go_elsewhere(self, item: Item, asleep: Asleep, generation: int) -> bool:
+    def _may_go_elsewhere(self, item: Item, unschedulable: Unschedulable, generation: int) -> bool:
         known = self.elsewhere[item]
         still: Kept | KeptGang | None
         if isinstance(known, KeptGang):
-            still = known if asleep.is_sure_gang(known, generation) else asleep.still_out_gang(known)
+            still = known if unschedulable.is_sure_gang(known, generation) else unschedulable.still_out_gang(known)
         else:
             cls = known.needs.cls
-            still = known if asleep.is_sure(cls, known, generation) else asleep.still_out(cls, known)
+            still = known if unschedulable.is_sure(cls, known, generation) else unschedulable.still_out(cls, known)
         if still is not None:
             self.elsewhere[item] = still
         return still is None
@@ -220,12 +220,12 @@ class QuotaSleepers:
 class Off(NamedTuple):
     """Why something is kept off. ``queue``: its own; ``use``: what it would use there next.
 
-    ``berths``: which keep it off. ``asks``: what it asks, equal where all else is.
+    ``reserves``: which keep it off. ``asks``: what it asks, equal where all else is.
     """
 
     queue: str
     use: Resources
-    berths: tuple[Berth, ...]
+    reserves: tuple[NodeReserve, ...]
     asks: Hashable
 
 
@@ -244,11 +244,11 @@ class _Alike:
 
 @dataclass(slots=True)
 class KeptOff:
-    """All of them. ``berths``: as of the last decision. ``places``: which pods are where; None: nobody knows."""
+    """All of them. ``reserves``: as of the last decision. ``places``: which pods are where; None: nobody knows."""
 
     ledger: Ledger
     places: Callable[[], PodPlaces] | None = None
-    berths: tuple[Berth, ...] = ()
+    reserves: tuple[NodeReserve, ...] = ()
     _of: dict[Item, Off] = field(default_factory=dict)
     _alike: dict[Off, _Alike] = field(default_factory=dict)
     #: The change of nodes as of which each was told, those told longest ago first.
@@ -292,10 +292,10 @@ class KeptOff:
         last, first = self.ledger.changes.last, islice(self._told_at, LOOKED_AT * count)
         return list(islice((item for item in first if self._told_at[item] != last), count))
 
-    def due(self, berths: tuple[Berth, ...], is_starved: Callable[[str, Resources], bool]) -> list[Item]:
+    def due(self, reserves: tuple[NodeReserve, ...], is_starved: Callable[[str, Resources], bool]) -> list[Item]:
         """Those that may be placed now; before each decision. ``is_starved``: of a queue, and a use."""
-        if berths != self.berths:
-            self.berths = berths
+        if reserves != self.reserves:
+            self.reserves = reserves
             return list(self._of)
         return [
             item
@@ -305,7 +305,7 @@ class KeptOff:
         ]
 
     def _may_enter(self, off: Off, is_starved: Callable[[str, Resources], bool]) -> bool:
-        of_others = [berth for berth in off.berths if berth.queue != off.queue]
+        of_others = [reserve for reserve in off.reserves if reserve.queue != off.queue]
         return bool(of_others) and is_starved(off.queue, off.use)
 
     def _may_have_opened(self, alike: _Alike) -> bool:
@@ -330,7 +330,7 @@ class KeptOff:
             return True
         if kept.needs.resources != len(self.ledger.table.resources):
             return True
-        nodes = {name for berth in off.berths for name in berth.nodes}
+        nodes = {name for reserve in off.reserves for name in reserve.nodes}
         rows = [row for row in changes.helped_since(alike.sure_at) if not self._is_of(row, nodes)]
         if passing(self.ledger, kept.needs, rows):
             return True

@@ -17,8 +17,7 @@ import msgspec
 import numpy as np
 
 from gpu.request import FractionAsk, SharedAsk
-from scheduler.core.filters.pod_rule import Matcher, Watched
-from scheduler.core.filters.pod_terms import Drawing, TakenByAll, without_key
+from scheduler.core.filters.pod_rule import Drawing, Matcher, TakenByAll, Watched, without_key
 from scheduler.core.filters.registry import OK
 from scheduler.core.model.pod_class import Constraints, PodClass
 from scheduler.core.nodes.ledger import Ledger

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from scheduler.core.model import stale
 from scheduler.core.model.pod_class import PodClass
-from scheduler.core.model.preemption import NoRoom
+from scheduler.core.model.preemption import NoVictims
 from scheduler.core.model.priority_order import Rank, rank_alone
 from scheduler.core.model.quota import Resources
 from scheduler.core.model.records import PodRecord
@@ -25,15 +25,15 @@ from scheduler.core.model.verdict import Verdict
 from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.pod_places import PodPlaces
 from scheduler.core.queues.accounts import Accounts, HeldBack, Use
-from scheduler.core.queues.reserved_nodes import Berths
+from scheduler.core.queues.reserved_nodes import NodeReserves
 from scheduler.core.queues.tree import Tree
 from scheduler.core.queues.use import is_fixed
-from scheduler.core.scheduling_queue.gang_signatures import Alike, GangLines, Lined, Until, WaitingGang
-from scheduler.core.scheduling_queue.held_back import Item, KeptOff, Off, QuotaSleepers
+from scheduler.core.scheduling_queue.gang_signatures import GangLines, GangSignature, Lined, Until, WaitingGang
+from scheduler.core.scheduling_queue.held_back import Item, KeptOff, Off, OverQuota
 from scheduler.core.scheduling_queue.hints import asks_others
-from scheduler.core.scheduling_queue.messages import Key, Sayings
 from scheduler.core.scheduling_queue.signatures import NEVER_LOOKED, Shape, ShapeKey
-from scheduler.core.scheduling_queue.unschedulable import LOOKED_AT, Asleep, Kept, KeptGang
+from scheduler.core.scheduling_queue.unschedulable import LOOKED_AT, Kept, KeptGang, Unschedulable
+from scheduler.core.scheduling_queue.verdicts import Key, Verdicts
 
 
 class Timers:
@@ -110,13 +110,13 @@ class SchedulingQueue:
 
     def __init__(self, ledger: Ledger, places: Callable[[], PodPlaces] | None = None) -> None:
         self._ledger = ledger
-        self.said = Sayings()
+        self.said = Verdicts()
         #: Verdicts on classes and gangs that fitted nowhere.
-        self.asleep = Asleep(ledger, places)
+        self.unschedulable = Unschedulable(ledger, places)
         #: Who sleeps because of its queue.
-        self.quota_sleepers = QuotaSleepers()
+        self.over_quota = OverQuota()
         #: Nodes that are kept for groups that waited too long, and who sleeps because of that.
-        self.berths = Berths()
+        self.reserves = NodeReserves()
         self.kept_off = KeptOff(ledger, places)
         self.touched: set[str] = set()
         self._shapes: dict[ShapeKey, Shape] = {}
@@ -125,20 +125,20 @@ class SchedulingQueue:
         self._awake: dict[ShapeKey, None] = {}
         self._gangs: dict[Key, WaitingGang] = {}
         #: Gangs that could not start, by line; all but the first of a line wait behind it.
-        self.lines = GangLines(ledger, self.asleep)
+        self.lines = GangLines(ledger, self.unschedulable)
         #: Gangs that are in no line.
         self._apart: dict[Key, None] = {}
         self._awake_gangs: dict[Key, None] = {}
         #: What sleeps, and can wake without any node having got more.
-        self._light_sleepers: dict[ShapeKey | Key, None] = {}
+        self._judged_always: dict[ShapeKey | Key, None] = {}
         #: Gangs that wait for room: the change of the ledger that the counts in their verdicts are of, oldest first.
         self._counted_at: dict[Key, int] = {}
         self._timers = Timers()
         self._woken_at = -1
         #: Needs for which room was looked for.
-        self.room = NEVER_LOOKED
+        self.preemption = NEVER_LOOKED
         #: Gangs that were refused room, and of which something has changed since the last look.
-        self.ask_anew: dict[Key, None] = {}
+        self.retry_preemption: dict[Key, None] = {}
         #: Standing nominations that need no look.
         self.resting = Resting()
         #: Pods that were moved and are gone (UIDs), since when that is known: their successors have places.
@@ -164,8 +164,8 @@ class SchedulingQueue:
                 self._apart[key] = None
         if key in self._gangs:
             self._wake_gang(key)
-        if key in self.room.refused or key in self.room.passed:
-            self.ask_anew[key] = None
+        if key in self.preemption.refused or key in self.preemption.passed:
+            self.retry_preemption[key] = None
 
     def touch_avoiding(self) -> None:
         """Where pods are that keep others off has changed: some that were kept off may not be any more."""
@@ -207,15 +207,15 @@ class SchedulingQueue:
             self._awake[key] = None
         shape.put(pod)
         self._shape_of[pod.uid] = shape
-        self.quota_sleepers.raise_rank(key, rank_alone(pod))
+        self.over_quota.raise_rank(key, rank_alone(pod))
         if key in self.kept_off:
             self._wake_shape(key)  # the pod may come before the one that nodes are kept for
         self.said.join(pod.uid, shape)
 
-    def room_refused(self, uid: str, gang: Key | None) -> NoRoom | None:
+    def preemption_refused(self, uid: str, gang: Key | None) -> NoVictims | None:
         """Why nobody was evicted for a pod, or its gang, when that was last looked for; None if nothing says so."""
         shape, key = self._shape_of.get(uid), None if gang is None else (self.lines.line_of(gang) or gang)
-        refused = self.room.refused.get(key if shape is None else shape.key)
+        refused = self.preemption.refused.get(key if shape is None else shape.key)
         return None if refused is None else refused.answer
 
     def hold(self, uid: str, verdict: Verdict) -> None:
@@ -245,8 +245,8 @@ class SchedulingQueue:
     def _forget_shape(self, key: ShapeKey) -> None:
         del self._shapes[key]
         self._awake.pop(key, None)
-        self._light_sleepers.pop(key, None)
-        self.quota_sleepers.drop(key)
+        self._judged_always.pop(key, None)
+        self.over_quota.drop(key)
         self.kept_off.drop(key)
         of_class = self._of_class[key.cls]
         del of_class[key]
@@ -259,8 +259,8 @@ class SchedulingQueue:
         self._apart.pop(key, None)
         self.lines.leave(key)
         self._awake_gangs.pop(key, None)
-        self._light_sleepers.pop(key, None)
-        self.quota_sleepers.drop(key)
+        self._judged_always.pop(key, None)
+        self.over_quota.drop(key)
         self.kept_off.drop(key)
         self._counted_at.pop(key, None)
 
@@ -270,17 +270,17 @@ class SchedulingQueue:
         shape = self._shapes[key]
         self.said.say_shape(shape, verdict, served=served)
         self.kept_off.drop(key)
-        kept = self.asleep.get(key.cls)
+        kept = self.unschedulable.get(key.cls)
         if kept is None or key.uid:
             return
         self._awake.pop(key, None)
-        if self.asleep.is_light(key.cls, kept):
-            self._light_sleepers[key] = None
+        if self.unschedulable.is_light(key.cls, kept):
+            self._judged_always[key] = None
 
     def shape_held_back(self, key: ShapeKey, held: HeldBack, *, served: Set[str], elsewhere: Kept | None) -> None:
         """The queue of a shape takes no more: all its pods but those ``served`` say so, and it sleeps until it does.
 
-        ``elsewhere`` as in QuotaSleepers; None: they would use as much on any node.
+        ``elsewhere`` as in OverQuota; None: they would use as much on any node.
         """
         shape = self._shapes[key]
         self.said.say_shape(shape, held.verdict, served=served)
@@ -288,7 +288,7 @@ class SchedulingQueue:
         self._awake.pop(key, None)
         rank = min((rank for rank in shape.ranks() if rank.uid not in served), default=None)
         if rank is not None:
-            self.quota_sleepers.put(key, rank, held.use, elsewhere)
+            self.over_quota.put(key, rank, held.use, elsewhere)
 
     def shape_kept_off(self, key: ShapeKey, verdict: Verdict, off: Off, *, kept: Kept, served: Set[str]) -> None:
         """A shape fits on nodes that are kept for others only: all its pods but those ``served`` say so, and it sleeps.
@@ -297,7 +297,7 @@ class SchedulingQueue:
         """
         self.said.say_shape(self._shapes[key], verdict, served=served)
         self._awake.pop(key, None)
-        self._light_sleepers.pop(key, None)
+        self._judged_always.pop(key, None)
         self.kept_off.put(key, off, kept)
 
     def gang_kept_off(self, key: Key, off: Off, kept: Kept | None) -> None:
@@ -307,12 +307,12 @@ class SchedulingQueue:
 
     def wake_kept_off(self, is_starved: Callable[[str, Resources], bool]) -> None:
         """Wake those that may be placed though nodes are kept for others; before each decision."""
-        self.wake_held_back(self.kept_off.due(self.berths.of, is_starved))
+        self.wake_held_back(self.kept_off.due(self.reserves.of, is_starved))
 
     def gang_held_back(self, key: Key, use: Use, rank: Rank, *, elsewhere: KeptGang | None) -> None:
         """The queue of a gang takes no more: it sleeps until it does. ``elsewhere`` as for shapes."""
         self.sleep_gang(key, Until.QUEUE_TAKES)
-        self.quota_sleepers.put(key, rank, use, elsewhere)
+        self.over_quota.put(key, rank, use, elsewhere)
 
     def line_up(self, lined: Lined, *, is_counted: bool) -> None:
         """A gang that could not start sleeps behind those that ask the same, and says what they say."""
@@ -322,7 +322,7 @@ class SchedulingQueue:
         self._counted_at.pop(key, None)
         self.said.say(lined.uids, self.lines.join(lined, is_counted=is_counted), key)
 
-    def alike_failed(self, alike: Alike, kept: KeptGang, *, is_counted: bool) -> None:
+    def alike_failed(self, alike: GangSignature, kept: KeptGang, *, is_counted: bool) -> None:
         """No gang that asks this can start. ``is_counted``: the verdict is of today."""
         self.said.say_again(self.lines.failed(alike, kept, is_counted=is_counted))
 
@@ -330,7 +330,7 @@ class SchedulingQueue:
         self, tree: Tree, cards: Hashable, accounts: Callable[[], Accounts], *, version: int = 0
     ) -> None:
         """Wake those that their queues take now; before each decision. ``cards`` and ``version`` as in ``due``."""
-        self.wake_held_back(self.quota_sleepers.due(tree, cards, accounts, version=version))
+        self.wake_held_back(self.over_quota.due(tree, cards, accounts, version=version))
 
     def wake_held_back(self, items: Iterable[Item]) -> None:
         """Have them decided on again: their queues may take them, or what they were told is out of date."""
@@ -361,14 +361,14 @@ class SchedulingQueue:
         if until in _FOR_ROOM:
             self._counted_at[key] = self._ledger.changes.last if is_counted else counted_at
         if self._is_light(gang):
-            self._light_sleepers[key] = None
+            self._judged_always[key] = None
 
     def _is_light(self, gang: WaitingGang) -> bool:
         if gang.until is not Until.CLASS_FITS:
-            of_start = self.asleep.get_gang(gang.key) if gang.until is Until.MAY_START else None
-            return of_start is not None and self.asleep.is_light_gang(of_start)
-        kept = [(cls, self.asleep.get(cls)) for cls in gang.classes]
-        return any(each is None or self.asleep.is_light(cls, each) for cls, each in kept)
+            of_start = self.unschedulable.get_gang(gang.key) if gang.until is Until.MAY_START else None
+            return of_start is not None and self.unschedulable.is_light_gang(of_start)
+        kept = [(cls, self.unschedulable.get(cls)) for cls in gang.classes]
+        return any(each is None or self.unschedulable.is_light(cls, each) for cls, each in kept)
 
     def wake(self, generation: int) -> None:
         """Wake what may fit since something on a node has changed."""
@@ -377,12 +377,12 @@ class SchedulingQueue:
         if has_helped:
             shapes, gangs = [*self._shapes], [*self._apart]
         else:
-            shapes = [key for key in self._light_sleepers if isinstance(key, ShapeKey)]
-            gangs = [key for key in self._light_sleepers if not isinstance(key, ShapeKey)]
+            shapes = [key for key in self._judged_always if isinstance(key, ShapeKey)]
+            gangs = [key for key in self._judged_always if not isinstance(key, ShapeKey)]
         self._woken_at = changes.last
         classes: dict[PodClass, bool] = {}
         for key in shapes:
-            if key in self._awake or key in self.quota_sleepers or key in self.kept_off:
+            if key in self._awake or key in self.over_quota or key in self.kept_off:
                 continue
             if self._may_fit(key.cls, generation, classes):
                 self._wake_shape(key)
@@ -390,41 +390,41 @@ class SchedulingQueue:
             if name not in self._awake_gangs and self._gang_may_fit(self._gangs[name], generation, classes):
                 self._wake_gang(name)
         self.lines.wake(generation, has_helped=has_helped)
-        for item in self.quota_sleepers.may_go_elsewhere(self.asleep, generation):
+        for item in self.over_quota.may_go_elsewhere(self.unschedulable, generation):
             self._wake(item)
 
     def _may_fit(self, cls: PodClass, generation: int, known: dict[PodClass, bool]) -> bool:
         found = known.get(cls)
         if found is None:
-            kept = self.asleep.get(cls)
+            kept = self.unschedulable.get(cls)
             found = known[cls] = kept is None or self._may_have_room(cls, kept, generation, len(known))
         return found
 
     def _may_have_room(self, cls: PodClass, kept: Kept, generation: int, compared: int) -> bool:
-        if self.asleep.is_sure(cls, kept, generation):
+        if self.unschedulable.is_sure(cls, kept, generation):
             return False
-        still = self.asleep.still_out(cls, kept) if compared < _COMPARED else None
+        still = self.unschedulable.still_out(cls, kept) if compared < _COMPARED else None
         if still is not None:
-            self.asleep.is_surer(cls, still)
+            self.unschedulable.is_surer(cls, still)
         else:
-            self.asleep.is_woken(cls)
+            self.unschedulable.is_woken(cls)
         return still is None
 
     def _gang_may_fit(self, gang: WaitingGang, generation: int, known: dict[PodClass, bool]) -> bool:
         if gang.until is Until.CLASS_FITS:
             return any(self._may_fit(cls, generation, known) for cls in gang.classes)
-        kept = self.asleep.get_gang(gang.key) if gang.until is Until.MAY_START else None
-        return kept is not None and not self.asleep.is_sure_gang(kept, generation)
+        kept = self.unschedulable.get_gang(gang.key) if gang.until is Until.MAY_START else None
+        return kept is not None and not self.unschedulable.is_sure_gang(kept, generation)
 
     def _wake_shape(self, key: ShapeKey) -> None:
-        self._light_sleepers.pop(key, None)
-        self.quota_sleepers.drop(key)
+        self._judged_always.pop(key, None)
+        self.over_quota.drop(key)
         self.kept_off.drop(key)
         self._awake[key] = None
 
     def _wake_gang(self, key: Key) -> None:
-        self._light_sleepers.pop(key, None)
-        self.quota_sleepers.drop(key)
+        self._judged_always.pop(key, None)
+        self.over_quota.drop(key)
         self.kept_off.drop(key)
         self.lines.leave(key)
         self._apart[key] = None
@@ -449,7 +449,7 @@ class SchedulingQueue:
         Those that their queues hold back, or that are kept off nodes, say so and nothing else. They are judged again
         on their own (queue.py), which renews no verdict on their class.
         """
-        others = (self.quota_sleepers, self.kept_off)
+        others = (self.over_quota, self.kept_off)
         return (self._shapes[key] for key in self._of_class.get(cls, ()) if not any(key in each for each in others))
 
     def shapes(self) -> Iterator[Shape]:
@@ -465,7 +465,7 @@ class SchedulingQueue:
         """A shape of which pods wait."""
         return self._shapes[key]
 
-    def gangs_for_room(self) -> list[Key]:
+    def gangs_for_preemption(self) -> list[Key]:
         """Gangs in no line that sleep for want of room: for their minimum, or for members beyond it."""
         return [key for key in self._apart if self._gangs[key].until in _FOR_ROOM]
 
@@ -474,10 +474,10 @@ class SchedulingQueue:
 
         Not those whose start costs much: they are tried when they may start, and not for their counts.
         """
-        last, pace = self._ledger.changes.last, self.asleep.pace
+        last, pace = self._ledger.changes.last, self.unschedulable.pace
         keys = islice(self._counted_at, LOOKED_AT * count)
-        asleep = (key for key in keys if key not in self._awake_gangs)
-        stale = (key for key in asleep if self._counted_at[key] != last and not pace.is_large(key))
+        unschedulable = (key for key in keys if key not in self._awake_gangs)
+        stale = (key for key in unschedulable if self._counted_at[key] != last and not pace.is_large(key))
         in_lines = self.lines.stale(count - count // 2)
         return [self._gangs[key] for key in (*in_lines, *islice(stale, count - len(in_lines)))]
 
@@ -500,12 +500,12 @@ class SchedulingQueue:
     def forget_others(self, now_ns: int) -> None:
         """Forget what is kept for classes and gangs of which no pod waits any more, once that is about half."""
         ledger = self._ledger
-        if self.asleep.pace.is_kept:
-            self.asleep.pace.keep_only(self._gangs.keys(), now_ns)
-        if self.asleep.size + ledger.constraints < 2 * (len(self._shapes) + len(self._gangs)) + _FEW:
+        if self.unschedulable.pace.is_kept:
+            self.unschedulable.pace.keep_only(self._gangs.keys(), now_ns)
+        if self.unschedulable.size + ledger.constraints < 2 * (len(self._shapes) + len(self._gangs)) + _FEW:
             return
         classes = {*self._of_class, *(cls for gang in self._gangs.values() for cls in gang.classes)}
-        self.asleep.keep_only(classes, self._gangs.keys() | self.lines.alikes())
+        self.unschedulable.keep_only(classes, self._gangs.keys() | self.lines.alikes())
         ledger.forget_constraints({one for cls in classes for one in cls.all_constraints()})
         ledger.forget_profiles({profile for cls in classes for profile in cls.profiles()})
 
@@ -529,41 +529,45 @@ class Recounts(NamedTuple):
 NO_RECOUNTS: Final = Recounts()
 
 
-def due_recounts(backlog: SchedulingQueue, now_ns: int, most: int) -> Recounts:
+def due_recounts(scheduling_queue: SchedulingQueue, now_ns: int, most: int) -> Recounts:
     """What is judged again now, up to ``most`` classes and gangs, as many of both that queues hold back, or kept off.
 
     Those gangs and all that is held back or kept off are awake from here on.
     """
-    if now_ns < backlog.recount_ns:
+    if now_ns < scheduling_queue.recount_ns:
         return NO_RECOUNTS
-    found = _stale(backlog, most)
+    found = _stale(scheduling_queue, most)
     if any(found):
-        backlog.recount_ns = now_ns + _PERIOD_NS
+        scheduling_queue.recount_ns = now_ns + _PERIOD_NS
     for key in found.gangs:
-        backlog.decide_again(key)
-    backlog.wake_held_back(found.held_back)
+        scheduling_queue.decide_again(key)
+    scheduling_queue.wake_held_back(found.held_back)
     return found
 
 
-def next_recount_ns(backlog: SchedulingQueue, now_ns: int, most: int) -> int | None:
+def next_recount_ns(scheduling_queue: SchedulingQueue, now_ns: int, most: int) -> int | None:
     """When there is something to judge again; None if all counts are of today."""
-    if not any(_stale(backlog, most)):
+    if not any(_stale(scheduling_queue, most)):
         return None
-    if backlog.recount_ns <= now_ns:
-        backlog.recount_ns = now_ns + _PERIOD_NS
-    return backlog.recount_ns
+    if scheduling_queue.recount_ns <= now_ns:
+        scheduling_queue.recount_ns = now_ns + _PERIOD_NS
+    return scheduling_queue.recount_ns
 
 
-def _stale(backlog: SchedulingQueue, most: int) -> Recounts:
+def _stale(scheduling_queue: SchedulingQueue, most: int) -> Recounts:
     """Classes and gangs whose counts may have changed, the oldest."""
-    gangs = backlog.stale_gangs(most)
+    gangs = scheduling_queue.stale_gangs(most)
     classes = dict.fromkeys(cls for gang in gangs for cls in gang.classes)
-    for cls in backlog.asleep.oldest(most):
-        if backlog.waits_for_room(cls):
+    for cls in scheduling_queue.unschedulable.oldest(most):
+        if scheduling_queue.waits_for_room(cls):
             classes[cls] = None
-        elif backlog.has_shapes(cls):
-            backlog.asleep.wakes(cls)  # their queues hold all of them back: they are judged again when these don't
+        elif scheduling_queue.has_shapes(cls):
+            scheduling_queue.unschedulable.wakes(
+                cls
+            )  # their queues hold all of them back: they are judged again when these don't
         elif cls not in classes:
-            backlog.asleep.wakes(cls)  # nobody waits with it: the next pod must not get an old verdict on nodes
-    held_back = (*backlog.quota_sleepers.outdated(most), *backlog.kept_off.outdated(most))
+            scheduling_queue.unschedulable.wakes(
+                cls
+            )  # nobody waits with it: the next pod must not get an old verdict on nodes
+    held_back = (*scheduling_queue.over_quota.outdated(most), *scheduling_queue.kept_off.outdated(most))
     return Recounts(classes, tuple(gang.key for gang in gangs), held_back)

@@ -13,7 +13,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 import msgspec
 
 from scheduler.core.model.pod_class import PodClass
-from scheduler.core.model.preemption import NoRoom
+from scheduler.core.model.preemption import NoVictims
 from scheduler.core.model.priority_order import Rank, rank_alone
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.verdict import Verdict
@@ -158,7 +158,7 @@ class Refused(msgspec.Struct, frozen=True):
 
     stamp: Stamp
     at_ns: int
-    answer: NoRoom
+    answer: NoVictims
     again_ns: int | None = None
     priority: int = 0
 
@@ -170,7 +170,7 @@ class Passed(msgspec.Struct, frozen=True):
     at_ns: int
 
 
-class RoomMemo(msgspec.Struct, frozen=True):
+class PreemptionMemo(msgspec.Struct, frozen=True):
     """As of the last look, at ``looked_ns``. ``next_ns``: when there is something to look for again.
 
     ``passed``: needs that needed no room when they were looked at last. ``leaving``: pods (UIDs) that were to go then,
@@ -189,7 +189,7 @@ class RoomMemo(msgspec.Struct, frozen=True):
     capacity: Capacity | None = None
     too_large: frozenset[ShapeKey] = frozenset()
 
-    def without_answers_to(self, keys: Collection[NeedKey]) -> RoomMemo:
+    def without_answers_to(self, keys: Collection[NeedKey]) -> PreemptionMemo:
         """The same where these needs were refused, or passed over, on another ground: they ask something else now."""
         if not keys:
             return self
@@ -199,4 +199,4 @@ class RoomMemo(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, stamp=(), refused=refused, passed=passed)
 
 
-NEVER_LOOKED = RoomMemo()
+NEVER_LOOKED = PreemptionMemo()

@@ -156,7 +156,7 @@ class KeptGang(msgspec.Struct, frozen=True):
     watch: GangWatch | None = None
 
 
-class Asleep:
+class Unschedulable:
     """Kept verdicts, those told longest ago first. ``generation`` is the cluster's."""
 
     __slots__ = ("_classes", "_gangs", "_ledger", "_places", "_woken", "pace", "woken_in_vain", "woken_to_fit")

@@ -20,7 +20,7 @@ from scheduler.core.devices.device_fit import NOWHERE, fitting, free_in_slots
 from scheduler.core.model.pod_class import Demand
 from scheduler.core.model.pod_kind import WHOLE_MILLI
 from scheduler.core.nodes.table import CPU, GPUS, LARGEST_CARD, LEFT_MILLI, MEMORY, MILLI_PER_GPU, Int64s
-from scheduler.core.scores.binpack import BINPACK
+from scheduler.core.scores.packing import BINPACK
 from scheduler.core.scores.prices import MIB_PER_GIB, MILLI_PER_CORE, Prices
 from scheduler.core.scores.score import KEY_END, NO_DEMAND, Look, Score, Wanted
 

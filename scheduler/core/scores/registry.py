@@ -7,10 +7,9 @@ from typing import Final
 
 from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.settings import Settings, Strategy
-from scheduler.core.scores.binpack import BINPACK
+from scheduler.core.scores.packing import BINPACK, SPREAD
 from scheduler.core.scores.priced import score_by
 from scheduler.core.scores.score import Score, Scores, Wanted
-from scheduler.core.scores.spread import SPREAD
 
 SCORES: Final[Scores] = MappingProxyType(
     {Strategy.BINPACK: BINPACK, Strategy.SPREAD: SPREAD, Strategy.PRICED: score_by(None)}

@@ -14,8 +14,7 @@ from typing import Final, Protocol, TypeAlias
 
 import numpy as np
 
-from scheduler.core.devices.device_choice import DeviceOrder
-from scheduler.core.devices.device_fit import Pool
+from scheduler.core.devices.device_fit import DeviceOrder, Pool
 from scheduler.core.model.pod_class import Demand
 from scheduler.core.nodes.table import Int64s, Selection, Table
 

@@ -1,16 +1,20 @@
-"""Counting nodes from all that is known of them, or as they would be if a decision had its way.
+"""Nodes as a search may use them, and as a decision counts them: from all that is known, or if it had its way.
+
+Each restriction of a search is a mask, one bool a position (None: all nodes), and masks are joined by ``both``: nodes
+where a pod failed, nodes that owe an answer, and what else comes (a domain, a pool, a node kept for somebody).
 
 A decision supposes of a node the pods that it places there and evicts, idle devices that it gives back, and nominations
-whose charge it has taken off to place their holders. ``differences`` is a recount of all nodes from all records,
+whose charge it has taken off to place their nominated pods. ``differences`` is a recount of all nodes from all records,
 without the indexes that the ledger is kept by (invariant S12).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
+import numpy as np
 
 from gpu.book import Book
 from gpu.reservation import Reservation
@@ -19,8 +23,35 @@ from scheduler.core.model.records import NodeRecord
 from scheduler.core.model.seen_pods import Pods
 from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.ledger import Ledger
-from scheduler.core.nodes.node_usage import Charge, Occupancy, occupancy
-from scheduler.core.nodes.nominated_usage import KeptRoom, count_kept
+from scheduler.core.nodes.node_usage import Charge, NominatedPlace, Occupancy, count_kept, occupancy
+from scheduler.core.nodes.table import Bools
+
+NodeMask: TypeAlias = Bools | None
+
+
+def all_but(names: Iterable[str], position_of: Mapping[str, int]) -> NodeMask:
+    """All nodes but these; names that are no node's are passed over."""
+    out = [position_of[name] for name in names if name in position_of]
+    if not out:
+        return None
+    mask = np.ones(len(position_of), np.bool_)
+    mask[out] = False
+    return mask
+
+
+def only(names: Iterable[str], position_of: Mapping[str, int]) -> Bools:
+    """These nodes and no others; names that are no node's are passed over."""
+    mask = np.zeros(len(position_of), np.bool_)
+    mask[[position_of[name] for name in names if name in position_of]] = True
+    return mask
+
+
+def both(one: NodeMask, other: NodeMask) -> NodeMask:
+    """Nodes that both let through."""
+    if one is None or other is None:
+        return other if one is None else one
+    joined: Bools = one & other
+    return joined
 
 
 class Supposed(msgspec.Struct, frozen=True):
@@ -51,7 +82,7 @@ class Supposed(msgspec.Struct, frozen=True):
         """What would be under way."""
         return (*(charge for charge in under_way if charge.pod_uid not in self.evicted), *self.placed)
 
-    def kept(self, rooms: Iterable[KeptRoom]) -> list[KeptRoom]:
+    def kept(self, rooms: Iterable[NominatedPlace]) -> list[NominatedPlace]:
         """What nominations would keep."""
         return [room for room in rooms if room.nomination_id not in self.lifted]
 

@@ -20,10 +20,10 @@ from scheduler.core.filters.pod_rule import (
     Counted,
     Domains,
     Ints,
+    LabelsOf,
     Matcher,
     There,
 )
-from scheduler.core.filters.pod_terms import LabelsOf
 from scheduler.core.model.pod_class import ANYWHERE, Constraints
 from scheduler.core.model.records import PodRecord
 from scheduler.core.nodes.ledger import Ledger

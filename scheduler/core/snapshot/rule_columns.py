@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from scheduler.core.filters.node_affinity import effort_of_all
 from scheduler.core.filters.pod_rule import COMPARISONS_PER_OPERATION, Bools, Ints, Limits, Part
 from scheduler.core.filters.registry import NO_NODE, OK
-from scheduler.core.filters.requirements import effort_of_all
 from scheduler.core.model.pod_class import PodClass
 from scheduler.core.nodes.table import Int8s
 from scheduler.core.snapshot.pod_counts import PodCounts, Tally

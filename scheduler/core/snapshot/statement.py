@@ -19,9 +19,9 @@ import msgspec
 import numpy as np
 
 from gpu.bind_request import PlannedDevice
-from gpu.pinning import Pin
+from gpu.container_devices import Pin
 from gpu.share import NANO_PER_DEVICE
-from scheduler.core.assumed.slow_nodes import Doubt
+from scheduler.core.assumed.attempts import Doubt
 from scheduler.core.convert.volumes import ClaimKey
 from scheduler.core.model.devices import ClaimChoice
 from scheduler.core.model.numa import NumaAsk
@@ -183,7 +183,7 @@ class Statement:
         #: Pods on nodes, for rules about other pods.
         self.counts = counting(ledger, in_order.rows, in_order.position_of)
         self.table = ledger.table.taken(in_order.rows)
-        #: Positions of nodes that come last when a device has to be opened (slow_nodes.py).
+        #: Positions of nodes that come last when a device has to be opened (assumed/attempts.py).
         self.doubts = {in_order.position_of[n]: d for n, d in (doubts or {}).items() if n in in_order.position_of}
         #: Positions that were charged or taken back, in order: what a ranking has to look at again.
         self.touched: list[int] = []
@@ -352,7 +352,7 @@ class Statement:
             self._count_again(position, evicted=gone)
 
     def lift(self, nomination_id: str, nodes: Iterable[str], *, is_off: bool = True) -> None:
-        """Take off what a nomination charges on these nodes, as its holders are to be placed; else put it back.
+        """Take off what a nomination charges on these nodes, as its nominated pods are to be placed; else put it back.
 
         Nodes that are gone are passed over.
         """

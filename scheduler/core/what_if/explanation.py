@@ -17,15 +17,15 @@ import msgspec
 from scheduler.core.decide.allowance import LIMITS, Allowance, cost_of_changing
 from scheduler.core.decide.attempts import Attempts
 from scheduler.core.decide.changes import OnlyThese
+from scheduler.core.decide.charging import preemption_trial
 from scheduler.core.decide.decide import filed
 from scheduler.core.decide.placer import Placer
 from scheduler.core.decide.preemption_needs import gang_need, pod_need
-from scheduler.core.decide.preemption_trial import room_trial
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.explain.explain import EXCLUDED, explain
 from scheduler.core.filters.registry import OK
 from scheduler.core.model.pod_class import PodClass
-from scheduler.core.model.preemption import Found, Nomination, NoRoom
+from scheduler.core.model.preemption import Found, Nomination, NoVictims
 from scheduler.core.model.quota import DIMENSIONS, Resources
 from scheduler.core.model.records import NodeRecord, PodGroupRecord
 from scheduler.core.model.settings import Settings
@@ -37,15 +37,14 @@ from scheduler.core.preemption.search import ACTIONS
 from scheduler.core.preemption.trial import Trial
 from scheduler.core.queues.tree import TreeQueue
 from scheduler.core.report.queue_view import shown
-from scheduler.core.scheduling_queue.effects import Notes
-from scheduler.core.snapshot.node_mask import only
+from scheduler.core.scheduling_queue.effects import Effects
+from scheduler.core.snapshot.node_count import only
 from scheduler.core.what_if.edits import Subject
 from scheduler.core.what_if.queue_changes import needed
 from scheduler.core.what_if.suggestions import Suggestion, suggestions
 from scheduler.core.what_if.trials import Outcome, Trying
 from wire.rfc3339 import parse_ns
-
-_S: Final = 1_000_000_000
+from wire.units import SECOND_NS
 
 
 class BelowMinimum(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,23 +74,23 @@ def below_minimum(snapshot: Snapshot, group: PodGroupRecord | None, *, now_ns: i
     if known is None:
         since_ns = parse_ns(group.stale_since)
         # By the wall clock, so that now is that, too.
-        gang, now_ns = Stale(since_ns=since_ns or 0), wall_s * _S
+        gang, now_ns = Stale(since_ns=since_ns or 0), wall_s * SECOND_NS
     else:
         gang, since_ns = known, known.since_ns
     if not state.is_broken or since_ns is None:
         return None
     over_ns = facts.over_ns(gang, group.stale_ns)
-    left_s = 0 if over_ns is None else max(0, -((now_ns - over_ns) // _S))
+    left_s = 0 if over_ns is None else max(0, -((now_ns - over_ns) // SECOND_NS))
     is_assumed = known is None and group.stale_ns is None
     return BelowMinimum(
         bound=state.bound,
         minimum=state.minimum,
-        since_s=wall_s - max(0, now_ns - since_ns) // _S,
+        since_s=wall_s - max(0, now_ns - since_ns) // SECOND_NS,
         left_s=left_s,
-        until_s=None if over_ns is None else wall_s - (now_ns - over_ns) // _S,
+        until_s=None if over_ns is None else wall_s - (now_ns - over_ns) // SECOND_NS,
         short=state.short(),
         is_going=gang.is_going,
-        assumed_grace_s=facts.grace_ns // _S if is_assumed else 0,
+        assumed_grace_s=facts.staleness_grace_ns // SECOND_NS if is_assumed else 0,
     )
 
 
@@ -169,18 +168,20 @@ def _lacks(placer: Placer, name: str, cls: PodClass, settings: Settings) -> list
     return [reason for reason in verdict.node_reasons if reason.kind not in out]
 
 
-def room_answer(snapshot: Snapshot, subject: Subject, *, now_ns: int, wall_s: int) -> Steps[Found | NoRoom | None]:
+def preemption_answer(
+    snapshot: Snapshot, subject: Subject, *, now_ns: int, wall_s: int
+) -> Steps[Found | NoVictims | None]:
     """Search for room by all rules; None where nobody is evicted for anybody, and where room is not what it lacks."""
     if not snapshot.settings.preemption or not subject.waiting:
         return None
     changed = filed(snapshot, OnlyThese(subject.uids), now_ns=now_ns)
     allowance = Allowance(namespaces=1, most=LIMITS.most)
-    attempts = Attempts(changed, now_ns, LIMITS, allowance, Notes(changed.backlog), wall_s)
+    attempts = Attempts(changed, now_ns, LIMITS, allowance, Effects(changed.scheduling_queue), wall_s)
     need = _need(subject, attempts)
     if need is None:
         return None
     yield cost_of_changing(snapshot)
-    return (yield from changed.finding_room(need, _trial(attempts, wall_s), *ACTIONS))
+    return (yield from changed.finding_victims(need, _trial(attempts, wall_s), *ACTIONS))
 
 
 def with_residents(snapshot: Snapshot, *, now_ns: int, wall_s: int) -> Snapshot:
@@ -189,18 +190,18 @@ def with_residents(snapshot: Snapshot, *, now_ns: int, wall_s: int) -> Snapshot:
         return snapshot
     changed = filed(snapshot, OnlyThese(frozenset()), now_ns=now_ns)
     allowance = Allowance(namespaces=1, most=LIMITS.most)
-    attempts = Attempts(changed, now_ns, LIMITS, allowance, Notes(changed.backlog), wall_s)
+    attempts = Attempts(changed, now_ns, LIMITS, allowance, Effects(changed.scheduling_queue), wall_s)
     trial = _trial(attempts, wall_s)
     trial.residents.refresh(trial)
     return replace(snapshot, residents=trial.residents)
 
 
 def _trial(attempts: Attempts, wall_s: int) -> Trial:
-    facts, nominations = attempts.snapshot.room_facts, attempts.snapshot.commits.nominations
-    return room_trial(
+    facts, nominations = attempts.snapshot.preemption_facts, attempts.snapshot.commits.nominations
+    return preemption_trial(
         attempts,
         wall_s=wall_s,
-        taken={*nominations.victims, *nominations.holders},
+        taken={*nominations.victims, *nominations.nominees},
         refused=facts.refused,
         budgets=facts.budgets,
         labels=facts.labels,
@@ -231,11 +232,11 @@ class Stands(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"
     passes: str = ""
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
+class KnownNomination(msgspec.Struct, frozen=True, kw_only=True):
     """A nomination that concerns the group. ``gone``: of its victims those that are gone."""
 
     nomination: Nomination
-    is_holder: bool
+    is_nominee: bool
     gone: int
 
 
@@ -253,8 +254,8 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     comes_later: bool = False
     on_their_way: tuple[tuple[str, str], ...] = ()
     queue: tuple[Stands, ...] = ()
-    room: Found | NoRoom | None = None
-    standing: tuple[Standing, ...] = ()
+    preemption: Found | NoVictims | None = None
+    standing: tuple[KnownNomination, ...] = ()
     below: BelowMinimum | None = None
     helps: tuple[Suggestion, ...] = ()
     is_cut: bool = False
@@ -285,7 +286,7 @@ def explaining(trying: Trying) -> Steps[Explained]:
     beside = (yield from trying.trying_beside(preemption=not found.placed)) if is_beside else found
     room = None
     if not found.starts:
-        room = yield from room_answer(snapshot, subject, now_ns=trying.now_ns, wall_s=trying.wall_s)
+        room = yield from preemption_answer(snapshot, subject, now_ns=trying.now_ns, wall_s=trying.wall_s)
     return Explained(
         trying=trying,
         outcome=found,
@@ -293,8 +294,8 @@ def explaining(trying: Trying) -> Steps[Explained]:
         comes_later=found.starts and not (beside.starts and beside.is_beside_all),
         on_their_way=tuple(_on_their_way(trying)),
         queue=tuple(_queue(trying)),
-        room=room,
-        standing=tuple(_standing(trying)),
+        preemption=room,
+        standing=tuple(_known_nominations(trying)),
         below=below_minimum(snapshot, subject.group, now_ns=trying.now_ns, wall_s=trying.wall_s),
     )
 
@@ -306,15 +307,15 @@ def _on_their_way(trying: Trying) -> Iterator[tuple[str, str]]:
             yield pod.name, charges[0].node
 
 
-def _standing(trying: Trying) -> Iterator[Standing]:
-    """Nominations of which pods of the group are holders or victims."""
+def _known_nominations(trying: Trying) -> Iterator[KnownNomination]:
+    """Nominations of which pods of the group are nominated pods or victims."""
     snapshot, subject = trying.snapshot, trying.subject
     own = subject.uids | {pod.uid for pod in subject.bound}
     for nomination in snapshot.commits.nominations.all():
-        is_holder = any(place.pod_uid in own for place in nomination.places)
-        if is_holder or any(victim.pod_uid in own for victim in nomination.victims):
+        is_nominee = any(place.pod_uid in own for place in nomination.places)
+        if is_nominee or any(victim.pod_uid in own for victim in nomination.victims):
             gone = sum(snapshot.pod(victim.pod_uid) is None for victim in nomination.victims)
-            yield Standing(nomination=nomination, is_holder=is_holder, gone=gone)
+            yield KnownNomination(nomination=nomination, is_nominee=is_nominee, gone=gone)
 
 
 # --- its queue -------------------------------------------------------------------------------------------------------

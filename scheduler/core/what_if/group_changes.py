@@ -302,11 +302,15 @@ class Tolerating(msgspec.Struct, frozen=True):
 
 def dropped_constraints(trying: Trying) -> Finding:
     """Find edits that help."""
-    there = dict.fromkeys(edit for cls in trying.subject.classes() for edit in _constraints(cls))
-    tried: list[Without | Tolerating] = [*there, *_taints(trying.snapshot, trying.subject)]
-    for edit in tried:
+    for edit in constraint_edits(trying):
         if (yield about(trying, edit)):
             yield edit
+
+
+def constraint_edits(trying: Trying) -> list[Without | Tolerating]:
+    """Return what may be dropped and tolerated: constraints of the group, and taints of nodes."""
+    there = dict.fromkeys(edit for cls in trying.subject.classes() for edit in _constraints(cls))
+    return [*there, *_taints(trying.snapshot, trying.subject)]
 
 
 # --- what there is ---------------------------------------------------------------------------------------------------

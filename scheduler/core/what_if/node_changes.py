@@ -17,15 +17,16 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 
 from gpu.share import NANO_PER_DEVICE
-from scheduler.core.claims import copied_slices
+from scheduler.core.claims import pools
 from scheduler.core.claims.inventory import InventoryView, NodePool
 from scheduler.core.decide.changes import AnotherNode, Change, Cordoned, Drained, LastInTurn, WithoutPods
 from scheduler.core.decide.snapshot import Snapshot
+from scheduler.core.filters.pod_rule import takes_pod
 from scheduler.core.filters.registry import OK
 from scheduler.core.filters.resource_claims import ResourceSource
 from scheduler.core.model.device_requests import DeviceNeed
 from scheduler.core.model.devices import DeviceKind, Value
-from scheduler.core.model.pod_class import PodClass
+from scheduler.core.model.pod_class import AntiTerm, PodClass
 from scheduler.core.model.records import NodeRecord, PodRecord
 from scheduler.core.model.steps import Steps, ended
 from scheduler.core.model.verdict import Code
@@ -168,12 +169,16 @@ def no_node(snapshot: Snapshot) -> str:
 
 
 def ended_groups(trying: Trying) -> Finding:
-    """Find edits that help: what is of the group's own queue first, and of that what holds least."""
+    """Find edits that help: what a rule about other pods names first, then what is of the group's own queue.
+
+    Of these what holds least comes first.
+    """
     snapshot, subject = trying.snapshot, trying.subject
     tried = 0
     there = yield from paused(finding_running(snapshot, (pod.uid for pod in subject.bound)))
     classes = tuple(subject.classes())
-    for number, each in enumerate(sorted(there, key=lambda each: each.queue != subject.queue), 1):
+    there.sort(key=lambda each: (not _keeps_apart(each, subject, snapshot), each.queue != subject.queue))
+    for number, each in enumerate(there, 1):
         if number % _AT_ONCE == 0:
             yield Pause(_AT_ONCE * _JUDGING * len(classes))
         if not _may_help(each, classes, trying):
@@ -183,6 +188,22 @@ def ended_groups(trying: Trying) -> Finding:
         tried += 1
         if (yield Question((WithoutPods(each.uids),))):
             yield Ended(each.name, "" if each.namespace == subject.namespace else each.namespace)
+
+
+def _keeps_apart(each: Running, subject: Subject, snapshot: Snapshot) -> bool:
+    """Whether anti-affinity keeps these pods and those of the group apart, or both use a port."""
+    labels_of = snapshot.places.labels_of
+
+    def takes(terms: Iterable[AntiTerm], pod: PodRecord) -> bool:
+        return any(takes_pod(term, pod.namespace, pod.labels, labels_of, unknown=True) for term in terms)
+
+    own = {pod.cls: pod for pod in subject.waiting}
+    apart = {term for cls in own if cls.rules is not None for term in cls.rules.anti_affinity}
+    ports = any(cls.rules is not None and cls.rules.ports for cls in own)
+    return any(
+        takes(apart, pod) or any(takes(pod.keeps_off, mine) for mine in own.values()) or (ports and bool(pod.ports))
+        for pod in each.pods
+    )
 
 
 # --- who may help at all ---------------------------------------------------------------------------------------------
@@ -323,7 +344,7 @@ def _compared(view: InventoryView, claiming: Iterable[PodClass]) -> _Compared:
     texts.update(text for each in classes if each is not None for text in each.selectors)
     names = {name for text in texts for name in _NAME.findall(text)}
     ruled = {rule.attribute.rpartition("/")[2] for need in needs for rule in need.rules}
-    values = _Named(name for name in names if not copied_slices.names_one(name))
+    values = _Named(name for name in names if not pools.names_one(name))
     return _Compared(values, _Named(ruled) if ruled else None)
 
 
@@ -368,7 +389,7 @@ class MoreNodes(msgspec.Struct, frozen=True):
         free = (name for number in itertools.count(1) if (name := f"{like.name}-more-{number}") not in there)
         slices = snapshot.published_for(like.name)
         return tuple(
-            AnotherNode(_copy(like, name), copied_slices.like(slices, like.name, name))
+            AnotherNode(_copy(like, name), pools.like(slices, like.name, name))
             for name in itertools.islice(free, self.count)
         )
 

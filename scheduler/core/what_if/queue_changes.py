@@ -21,8 +21,7 @@ from scheduler.core.model.verdict import Verdict
 from scheduler.core.queues.accounts import Account, Use
 from scheduler.core.queues.tree import TreeQueue
 from scheduler.core.what_if.edits import Family, NotPossible, Subject, smallest, some
-from scheduler.core.what_if.rivals import Form
-from scheduler.core.what_if.trials import Finding, Question, Trying, about
+from scheduler.core.what_if.trials import Finding, Form, Question, Trying, about
 
 LIMIT: Final = "limit"
 QUOTA: Final = "quota"
@@ -70,7 +69,7 @@ class QueueAmount(msgspec.Struct, frozen=True):
         del subject
         record = snapshot.queues.records.get(self.queue)
         if record is None:
-            raise NotPossible(f"{self.field} {self.queue}: {_no_queue(snapshot)}")
+            raise NotPossible(f"{self.field} {self.queue}: {_no_queue(snapshot, self.queue)}")
         amounts = getattr(record, self.field)
         at = DIMENSIONS.index(self.resource)
         changed = Resources(*(self.amount if each == at else amount for each, amount in enumerate(amounts)))
@@ -99,7 +98,7 @@ class OtherQueue(msgspec.Struct, frozen=True):
     def changes(self, snapshot: Snapshot, subject: Subject) -> tuple[Change, ...]:
         """Put the group there. Raises NotPossible for a queue that takes no pods."""
         if isinstance(snapshot.queues.tree.leaf(self.queue), Verdict):
-            raise NotPossible(f"queue={self.queue}: {_no_queue(snapshot)}")
+            raise NotPossible(f"queue={self.queue}: {_no_queue(snapshot, self.queue)}")
         if subject.group is not None:
             return (InQueue(self.queue, pod_group=(subject.namespace, subject.name)),)
         return (InQueue(self.queue, uids=tuple(sorted(subject.uids))),)
@@ -117,10 +116,13 @@ def _in_ones(amount: int, one: int) -> str:
     return f"{whole}.{rest:0{len(str(one)) - 1}d}".rstrip("0").rstrip(".") if rest else str(whole)
 
 
-def _no_queue(snapshot: Snapshot) -> str:
+def _no_queue(snapshot: Snapshot, name: str) -> str:
+    """What is allowed in place of a queue, and where it is if it belongs to another node pool."""
     tree = snapshot.queues.tree
     leaves = sorted(each.name for each in tree.queues if each.name and not each.children)
-    return f"allowed are queues that take pods: {some(leaves)}" if leaves else "there is no Queue"
+    allowed = f"allowed are queues that take pods: {some(leaves)}" if leaves else "there is no Queue"
+    elsewhere = snapshot.queues.elsewhere.get(name)
+    return allowed if elsewhere is None else f"it belongs to node pool {elsewhere.pool}; {allowed}"
 
 
 # --- candidates ------------------------------------------------------------------------------------------------------

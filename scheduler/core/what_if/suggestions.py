@@ -1,8 +1,9 @@
 """Which changes would let a group start: each was tried, cheapest for who asks first, at most 8.
 
-Two are combined only if no single one helps: fewer members that request less, and more of a queue with more nodes. What
-a waiting group's own condition says is a hint: a few changes of families 1 to 3, searched one bounded try at a time, so
-that decisions pass between two.
+Two are combined only if no single one helps: fewer members that request less, a dropped constraint with a smaller
+request, another constraint or more of a queue, and more of a queue with more nodes. What a waiting group's own
+condition says is a hint: a few changes of families 1 to 3, searched one bounded try at a time, so that decisions pass
+between two.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from scheduler.core.what_if.edits import Edit, Family, Subject, largest
 from scheduler.core.what_if.group_changes import (
     Asking,
     Members,
+    constraint_edits,
     dropped_constraints,
     fewer_members,
     most_members,
@@ -33,6 +35,9 @@ from scheduler.core.what_if.trials import Finding, Pause, Question, Trying, abou
 
 #: Suggestions in all.
 MOST: Final = 8
+
+#: Of these a dropped constraint with something else.
+_MOST_WITH_CONSTRAINT: Final = 2
 
 #: Finds edits of one family that help.
 Finder: TypeAlias = Callable[[Trying], Finding]
@@ -111,8 +116,38 @@ def _combined(trying: Trying, wanted: Collection[Family]) -> Generator[Question,
     found: list[Suggestion] = []
     if Family.FEWER_MEMBERS in wanted and Family.ASK_LESS in wanted:
         found += yield from _less_for_fewer(trying)
+    if Family.WITHOUT_CONSTRAINT in wanted:
+        found += yield from _constraint_and_another(trying, wanted)
     if Family.QUEUE in wanted and Family.MORE_NODES in wanted:
         found += yield from _queue_and_nodes(trying)
+    return found
+
+
+def _constraint_and_another(trying: Trying, wanted: Collection[Family]) -> Generator[Question, bool, list[Suggestion]]:
+    """A constraint that is dropped, with the largest request that starts then, another constraint, or a queue."""
+    dropped, found = constraint_edits(trying), list[Suggestion]()
+    amounts = tuple(queue_changes.amounts_needed(trying)) if dropped and Family.QUEUE in wanted else ()
+    for number, edit in enumerate(dropped):
+        if Family.ASK_LESS in wanted:
+            found += yield from _with_less(trying, edit)
+        for other in (*dropped[number + 1 :], *amounts):
+            if (yield about(trying, edit, other)):
+                found.append(Suggestion((edit, other)))
+        if len(found) >= _MOST_WITH_CONSTRAINT:
+            return found[:_MOST_WITH_CONSTRAINT]
+    return found
+
+
+def _with_less(trying: Trying, edit: Edit) -> Generator[Question, bool, list[Suggestion]]:
+    found: list[Suggestion] = []
+    for what, least, now in request_ranges(trying.subject):
+
+        def question(amount: int, what: str = what) -> Question:
+            return about(trying, edit, Asking(what, amount))
+
+        amount = yield from most_requested(least, now, question)
+        if amount is not None:
+            found.append(Suggestion((edit, Asking(what, amount))))
     return found
 
 
@@ -184,7 +219,7 @@ def hint_search(subject: Subject, ends: Ends, wall_s: int) -> HintSearch:
 
 def hint_trying(snapshot: Snapshot, subject: Subject, now_ns: int, wall_s: int) -> Trying:
     """Return what answers questions about a group of a cluster on which a decision was just made."""
-    return Trying(snapshot, subject, now_ns, wall_s, limits=_LIMITS, is_settled=True)
+    return Trying(snapshot, subject, now_ns, wall_s, limits=_LIMITS, is_settled=True, looks_ahead=False)
 
 
 def hint_helps(tried: Trying, edit: Edit | None) -> bool:

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from admission.certificates.pair import Authority, Bundle, Pair
-from admission.certificates.steps import Held, Keep, Make, Publish, Serve, Standing, Step, View, decide, health
+from admission.certificates.steps import Held, Keep, Make, Publish, Serve, Step, View, WebhookState, decide, health
 from tests.admission.certificates.worlds import NAMES, S, pair
 
 T = TypeVar("T")
@@ -133,22 +133,19 @@ class World:
 
     def view(self, replica: Replica) -> View:
         held = self.secret.states[replica.secret][1]
-        standing = []
+        webhook_state = []
         for name, one in self.configurations.items():
             version = replica.seen[name]
             bundles = one.states[version][1]
             if bundles is not None:
-                standing.append(
-                    Standing(
-                        name=name,
-                        version=str(version),
-                        bundles=bundles,
-                        since_ns=round(replica.since_s[name] * S),
+                webhook_state.append(
+                    WebhookState(
+                        name=name, version=str(version), bundles=bundles, since_ns=round(replica.since_s[name] * S)
                     )
                 )
         return View(
             held=None if held is None else msgspec.structs.replace(held, version=str(replica.secret)),
-            standing=tuple(standing),
+            webhooks=tuple(webhook_state),
             served=replica.served,
             proven=replica.proven,
             names=NAMES,

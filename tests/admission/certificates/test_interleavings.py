@@ -10,6 +10,7 @@ from admission.certificates.pair import Bundle, Pair
 from admission.certificates.steps import Held
 from tests.admission.certificates.simulated import Configuration, World, world
 from tests.admission.certificates.worlds import pair
+from tests.whole import examples
 
 pytestmark = pytest.mark.thorough
 
@@ -35,12 +36,12 @@ seeds = st.integers(0, 2**32)
 _unshrunk = settings(phases=(Phase.explicit, Phase.reuse, Phase.generate))
 
 
-@_unshrunk
+@settings(_unshrunk, max_examples=examples(8))
 @given(seeds, secrets, st.tuples(configurations, configurations, configurations))
 def test_from_any_beginning_it_heals_and_then_no_review_fails(
-    seed: int, secret: Held, standing: tuple[Configuration | None, ...]
+    seed: int, secret: Held, webhook_state: tuple[Configuration | None, ...]
 ) -> None:
-    simulated = world(seed, secret, standing)
+    simulated = world(seed, secret, webhook_state)
     simulated.run(30, crashes=0.1)
     simulated.failed.clear()
     simulated.run(170, crashes=0.1)

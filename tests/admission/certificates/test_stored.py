@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from admission.certificates.pair import Pair, ServingCertificate, read_bundle, read_pair, serving_certificate
-from admission.certificates.steps import Held, bundles_patch, held, pairs_patch, standing
-from wire.admissionregistration import WebhookConfiguration
+from admission.certificates.steps import Held, bundles_patch, held, pairs_patch, webhook_state
+from wire.api_groups import WebhookConfiguration
 from wire.core import Secret
 
 NOW_NS = 1_767_225_600 * 10**9
@@ -94,7 +94,7 @@ def configuration(*bundles: Any, annotations: dict[str, str] | None = None) -> W
 
 def test_each_webhook_of_a_configuration_has_its_bundle() -> None:
     ours = base64.b64encode(ONE.ca).decode()
-    read = standing(configuration(ours, None, "", "%%%"), name="pods", since_ns=5)
+    read = webhook_state(configuration(ours, None, "", "%%%"), name="pods", since_ns=5)
     assert (read.name, read.version, read.since_ns, read.injected_by) == ("pods", "9", 5, "")
     assert read.bundles == (read_bundle(ONE.ca), read_bundle(b""), read_bundle(b""), read_bundle(b"?"))
     assert [each.is_clean for each in read.bundles] == [True, True, True, False]
@@ -102,7 +102,7 @@ def test_each_webhook_of_a_configuration_has_its_bundle() -> None:
 
 def test_a_configuration_without_webhooks_asks_nobody() -> None:
     bare = msgspec.convert({"metadata": {"resourceVersion": "9"}, "webhooks": None}, WebhookConfiguration)
-    assert standing(bare, name="pods", since_ns=0).bundles == ()
+    assert webhook_state(bare, name="pods", since_ns=0).bundles == ()
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_configuration_without_webhooks_asks_nobody() -> None:
     ],
 )
 def test_an_annotation_of_cert_manager_says_who_writes_the_bundle(annotations: dict[str, str] | None, by: str) -> None:
-    assert standing(configuration("", annotations=annotations), name="pods", since_ns=0).injected_by == by
+    assert webhook_state(configuration("", annotations=annotations), name="pods", since_ns=0).injected_by == by
 
 
 def test_bundles_are_written_only_over_the_version_that_was_read() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from admission.certificates.pair import Authority, Bundle, Pair
-from admission.certificates.steps import Held, Standing, View
+from admission.certificates.steps import Held, View, WebhookState
 
 NAMES = frozenset({"moorage-admission.kai-scheduler.svc"})
 S = 1_000_000_000
@@ -28,11 +28,11 @@ def pair(name: str, *, begins_s: int = 1_000_000, life_s: int = LIFE_S, names: f
     )
 
 
-def standing(
+def webhook_state(
     *authorities: Authority, name: str = "pods", since_s: int = 0, is_clean: bool = True, injected_by: str = ""
-) -> Standing:
+) -> WebhookState:
     """``since_s``: seconds since the process began."""
-    return Standing(
+    return WebhookState(
         name=name,
         version="7",
         bundles=(Bundle(authorities, is_clean=is_clean),),
@@ -43,7 +43,7 @@ def standing(
 
 def view(
     held: Held | None,
-    *configurations: Standing,
+    *configurations: WebhookState,
     served: Pair | None = None,
     proven: bool = False,
     now_s: int = NOW_S,
@@ -51,11 +51,5 @@ def view(
     names: frozenset[str] = NAMES,
 ) -> View:
     return View(
-        held=held,
-        standing=configurations,
-        served=served,
-        proven=proven,
-        names=names,
-        now_s=now_s,
-        at_ns=at_s * S,
+        held=held, webhooks=configurations, served=served, proven=proven, names=names, now_s=now_s, at_ns=at_s * S
     )

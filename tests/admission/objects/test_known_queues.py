@@ -17,12 +17,8 @@ from simulator.apiserver.faults import Fault
 from simulator.apiserver.server import MemoryApiServer
 from simulator.clock import VirtualClock
 from tests.admission.objects.queues import raw
-from tests.conftest import AnyioBackend
 
-
-@pytest.fixture(scope="module")
-def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
-    return virtual_anyio_backend
+VIRTUAL_TIME = True
 
 
 class Site:

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admission.objects.findings import Allowed, Judgement, Refused
-from admission.objects.messages import told
+from admission.objects.findings import Allowed, Judgement, Refused, told
 from admission.objects.podgroup import judge_group
 from tests.admission.objects.queues import Raw
 from wire.crds.podgroup import PodGroup

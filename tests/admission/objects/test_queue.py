@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admission.objects.findings import Allowed, Judgement, Refused, Rule
-from admission.objects.messages import TEXTS, told
+from admission.objects.findings import TEXTS, Allowed, Judgement, Refused, Rule, told
 from admission.objects.queue import Others, judge_deleted, judge_written
 from tests.admission.objects.queues import beside, gpus, queue
 from wire import names
@@ -288,9 +287,7 @@ def trees(draw: st.DrawFn) -> tuple[Queue, Others]:
 
 
 @given(trees())
-def test_what_kai_takes_is_refused_only_by_the_rules_of_our_own_that_it_breaks(
-    tree: tuple[Queue, Others],
-) -> None:
+def test_what_kai_takes_is_refused_only_by_the_rules_of_our_own_that_it_breaks(tree: tuple[Queue, Others]) -> None:
     made, others = tree
     judgement = judge_written(made, old=None, others=others)
     broken = {found.rule for found in judgement.findings} if isinstance(judgement, Refused) else set()

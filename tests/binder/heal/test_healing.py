@@ -15,6 +15,7 @@ from kube.client.resources import EVENTS, NODES, PODS
 from simulator.apiserver.calls import Call
 from simulator.apiserver.faults import Fault
 from tests.binder.cluster import BINDER, RESERVATIONS, TEAM, Cluster, cluster
+from tests.quick import few
 from wire import names
 from wire.core import Pod
 
@@ -341,7 +342,7 @@ async def test_a_device_that_is_well_again_keeps_its_tenants() -> None:
         assert await going(it) == set()
 
 
-@pytest.mark.parametrize("code", [429, 403])
+@pytest.mark.parametrize("code", few([429, 403], 2))
 async def test_an_eviction_that_is_refused_is_told_once_and_asked_for_ever_more_rarely(code: int) -> None:
     async with cluster() as it:
         await it.bound("old", "g")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from binder.report.status import Drift, Held, Standing, held_as
+from binder.report.status import BinderState, Drift, Held, held_as
 from binder.watch.view import View
 from gpu.bind_request import PlannedDevice
 from gpu.reservation import Reservation
@@ -14,13 +14,13 @@ from tests.sharing.made import HALF, attempt, bound, pod, reservation
 P, Q = attempt("p"), attempt("q")
 
 
-def standing(held: list[Reservation], pods: list[PodView]) -> Standing:
+def state(held: list[Reservation], pods: list[PodView]) -> BinderState:
     view = View(on_request=lambda _: None)
     for one in held:
         view.note_reservation(one)
     for each in pods:
         view.note_pod(each)
-    return Standing(view)
+    return BinderState(view)
 
 
 @pytest.mark.parametrize(
@@ -39,16 +39,15 @@ def standing(held: list[Reservation], pods: list[PodView]) -> Standing:
 def test_drift_is_what_books_do_not_say_of_bound_pods(
     held: list[Reservation], pods: list[PodView], expected: dict[Drift, int]
 ) -> None:
-    assert standing(held, pods).drift() == {kind: expected.get(kind, 0) for kind in Drift}
+    assert state(held, pods).drift() == {kind: expected.get(kind, 0) for kind in Drift}
 
 
 @pytest.mark.parametrize(
-    ("asked_nano", "kind"),
-    [(HALF - 1, Drift.OVERCHARGED), (HALF + 1, Drift.UNDERCHARGED), (HALF, None)],
+    ("asked_nano", "kind"), [(HALF - 1, Drift.OVERCHARGED), (HALF + 1, Drift.UNDERCHARGED), (HALF, None)]
 )
 def test_drift_is_told_to_the_nano_gpu(asked_nano: int, kind: Drift | None) -> None:
     given = bound(attempt("p", devices=(PlannedDevice("g", asked_nano),)))
-    found = standing([reservation("g", P)], [given]).drift()
+    found = state([reservation("g", P)], [given]).drift()
     assert found == {each: int(each is kind) for each in Drift}
 
 
@@ -71,6 +70,6 @@ def test_a_reservation_is_in_one_state(changes: dict[str, Any], state: Held) -> 
 
 def test_devices_and_tenants_are_counted_with_and_without_reservations() -> None:
     other = attempt("r", groups=("h",))
-    found = standing([reservation("g", P, Q), reservation("i")], [bound(P), bound(other)])
+    found = state([reservation("g", P, Q), reservation("i")], [bound(P), bound(other)])
     assert (found.groups(), found.tenants()) == (3, 2)
     assert found.reservations() == {state: {Held.SHARED: 1, Held.IDLE: 1}.get(state, 0) for state in Held}

@@ -7,16 +7,12 @@ import pytest
 from cli.checks.nodes import check_cdi
 from cli.checks.reader import Finding, Level, Reader
 from tests.cli.checks.told import Told
-from tests.conftest import AnyioBackend
+
+VIRTUAL_TIME = True
 
 POLICIES = "/apis/nvidia.com/v1/clusterpolicies"
 PODS = "/api/v1/pods"
 CDI = "k8s.device-plugin.nvidia.com/gpu="
-
-
-@pytest.fixture(scope="module")
-def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
-    return virtual_anyio_backend
 
 
 def policy(**cdi: Any) -> dict[str, Any]:

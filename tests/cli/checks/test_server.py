@@ -4,17 +4,13 @@ from typing import Any
 
 import pytest
 
+from cli.checks.command import check_leaders, check_version, runtime_class_check
 from cli.checks.reader import Level, Reader
-from cli.checks.server import check_leaders, check_version, runtime_class_check
 from tests.cli.checks.told import Told
-from tests.conftest import AnyioBackend
+
+VIRTUAL_TIME = True
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kai-scheduler/leases"
-
-
-@pytest.fixture(scope="module")
-def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
-    return virtual_anyio_backend
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from cli.checks.crds import CRDS, Outcome, Upgrade, told, told_meanwhile, upgrade
 from cli.checks.reader import Reader
+from cli.upgrade_crds import CRDS, Outcome, Upgrade, told, told_meanwhile, upgrade
 from kube.client.api import Api
 from kube.client.retry import Retry
 from runtime.output import Progress
@@ -21,20 +21,16 @@ from simulator.apiserver.server import MemoryApiServer
 from simulator.apiserver.types import custom
 from simulator.clock import VirtualClock
 from tests.cli.terminal import Terminal
-from tests.conftest import AnyioBackend
 from wire.crds import gpunode, queue
 from wire.crds.render import DEFINITIONS
+
+VIRTUAL_TIME = True
 
 Raw = dict[str, Any]
 Change = Callable[[Raw], None]
 
 QUEUES = queue.DEFINITION
 KIND = custom(CRDS.group, CRDS.version, CRDS.plural, CRDS.kind, namespaced=False)
-
-
-@pytest.fixture(scope="module")
-def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
-    return virtual_anyio_backend
 
 
 class Cluster:
@@ -200,11 +196,7 @@ async def test_what_is_refused_is_told_and_the_others_are_done_all_the_same() ->
         (Upgrade("a.b", Outcome.NEWER, "why"), True, "a.b: left as it is, since it is newer: why"),
         (Upgrade("a.b", Outcome.UNTOUCHED), False, "a.b: left as it is, since another one stops the upgrade"),
         (Upgrade("a.b", Outcome.MISSING, "where"), False, "a.b: is not there: where"),
-        (
-            Upgrade("a.b", Outcome.UNUSED, "why"),
-            True,
-            "a.b: is not there, and not needed without its component: why",
-        ),
+        (Upgrade("a.b", Outcome.UNUSED, "why"), True, "a.b: is not there, and not needed without its component: why"),
         (Upgrade("a.b", Outcome.FAILED, "why"), False, "a.b: could not be brought to this version: why"),
         (
             Upgrade("a.b", Outcome.FOREIGN, "why"),

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from kube.client.errors import Unreachable
-from kube.client.transport import OBJECT_BYTES, Response
+from kube.client.transport import JSON, OBJECT_BYTES, Response
 
 
 class Told:
@@ -28,6 +28,7 @@ class Told:
         query: Mapping[str, str],
         body: bytes | None = None,
         content_type: str = "application/json",
+        accept: str = JSON,
         timeout_s: float,
         most_bytes: int = OBJECT_BYTES,
     ) -> Response:
@@ -40,6 +41,6 @@ class Told:
         return Response(status, {}, content if isinstance(content, bytes) else msgspec.json.encode(content))
 
     def stream(
-        self, path: str, *, query: Mapping[str, str], timeout_s: float
+        self, path: str, *, query: Mapping[str, str], accept: str = JSON, timeout_s: float
     ) -> AbstractAsyncContextManager[tuple[Response, AsyncIterator[bytes]]]:
         raise NotImplementedError("checks watch nothing")

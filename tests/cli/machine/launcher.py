@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from cli.machine.books import Folder, Processes, Site
-from cli.machine.command import print_list
 from cli.machine.placement import Gpu, requested
+from cli.run import print_list
 
 ROOT: Final = Path(__file__).parents[3]
 CARDS: Final = 4
@@ -56,7 +56,7 @@ def main() -> None:
                 _end(running.pop(name))
                 _say(f"{name} ended")
             case _:
-                print_list(here.standing(), form="json", has_headers=True)
+                print_list(here.gpus(), form="json", has_headers=True)
                 _say("")
     for group in running.values():
         _end(group)

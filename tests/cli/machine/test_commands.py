@@ -100,6 +100,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.thorough
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_whatever_starts_ends_and_is_killed(commands: Commands, steps: list[tuple[str, Any]]) -> None:
@@ -124,6 +125,7 @@ def _fits(gpus: str, free: list[int]) -> bool:
     return max(free) >= round(float(need) * WHOLE)
 
 
+@pytest.mark.thorough
 def test_a_hundred_that_race_are_given_no_more_than_there_is(commands: Commands) -> None:
     """Each fits as long as anything is free, so in the end nothing is."""
     for number in range(100):
@@ -134,6 +136,7 @@ def test_a_hundred_that_race_are_given_no_more_than_there_is(commands: Commands)
     assert len(commands.taken()) == CARDS
 
 
+@pytest.mark.thorough
 def test_a_hundred_that_race_and_wait_all_get_their_turn(commands: Commands) -> None:
     for number in range(100):
         commands.say(f"start c{number} 0.5 60")
@@ -146,6 +149,7 @@ def test_a_hundred_that_race_and_wait_all_get_their_turn(commands: Commands) -> 
                 commands.say(f"end {name}")
 
 
+@pytest.mark.thorough
 def test_commands_that_are_killed_while_they_start_leave_nothing_behind(commands: Commands) -> None:
     """In the queue, between two books, before an exec: wherever it hits them."""
     for number in range(60):

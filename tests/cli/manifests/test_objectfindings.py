@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from cli.main import main
-from cli.manifests.suspicions import said_of_objects
+from cli.manifests.lint_checks import said_of_objects
 from runtime.manifests import Placed
 from tests.admission.objects.queues import Raw, gpus, raw, raw_group
 from tests.admission.test_every_cost import STEEP
@@ -80,13 +80,27 @@ BROKEN: dict[str, tuple[Raw | str, tuple[str, str, str]]] = {
         "{apiVersion: scheduling.run.ai/v2, kind: Queue, metadata: {name: 3}, spec: {resources: {}}}\n",
         ("error", "type", "3"),
     ),
-    "a PodGroup with a leaf that counts nothing": (
-        raw_group({"name": "a"}),
-        ("error", "min-member-missing", "g"),
-    ),
+    "a PodGroup with a leaf that counts nothing": (raw_group({"name": "a"}), ("error", "min-member-missing", "g")),
     "a PodGroup of too many subgroups": (
         raw_group(*({"name": f"p{number}"} for number in range(10_001))),
         ("error", "too-many-sub-groups", "g"),
+    ),
+    "a preemptibility that there is not": (
+        raw_group(minMember=1, preemptibility="semi-preemptible"),
+        ("error", "value", "g"),
+    ),
+    "a minimum below zero": (raw_group(minMember=-1), ("error", "value", "g")),
+    "a minimum of more than 32 bits": (raw_group(minMember=2**31), ("error", "value", "g")),
+    "a name of a subgroup that is none": (raw_group({"name": "A", "minMember": 1}), ("error", "value", "g")),
+    "a field that there is not": (raw_group(minMember=1, minMembers=2), ("warning", "unknown-field", "g")),
+    "a resource that no Queue has": (
+        "{apiVersion: scheduling.run.ai/v2, kind: Queue, metadata: {name: q}, spec: {resources: {gpus: {quota: 1}}}}\n",
+        ("warning", "unknown-field", "q"),
+    ),
+    "a patience that can't be read": (
+        "{apiVersion: scheduling.run.ai/v2, kind: Queue, "
+        "metadata: {name: q, annotations: {moorage.dev/patience: 5 min}}, spec: {resources: {}}}\n",
+        ("error", "duration", "q"),
     ),
     "a PodGroup that counts more than it has": (
         raw_group({"name": "a", "minMember": 1}, minSubGroup=2),
@@ -119,6 +133,7 @@ def test_queues_of_another_version_are_not_judged(tmp_path: Path, capsys: pytest
     assert findings(capsys, written(tmp_path, {**raw("q", resources=gpus(-2)), "apiVersion": "x/v1"}), code=0) == []
 
 
+@pytest.mark.thorough
 def test_a_flat_tree_of_thousands_costs_no_more_than_in_proportion() -> None:
     def cost(number: int) -> int:
         made = [raw("top", resources=gpus(8)), *(raw(f"q{n}", "top", resources=gpus(1)) for n in range(number))]

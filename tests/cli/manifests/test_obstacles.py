@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from cli.main import main
-from cli.manifests.obstacles import ADVICE
+from cli.manifests.findings import ADVICE
 from scheduler.core.convert import constraints
 from scheduler.core.convert.pods import pod_record
 from scheduler.core.model.settings import Settings
@@ -55,6 +55,7 @@ def group(**spec: Any) -> Raw:
 
 def claim(annotations: Raw | None = None, **spec: Any) -> Raw:
     return {
+        "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": {"name": "data", "annotations": annotations or {}},
         "spec": spec,
@@ -62,7 +63,7 @@ def claim(annotations: Raw | None = None, **spec: Any) -> Raw:
 
 
 def namespace(name: str, labels: Raw | None = None) -> Raw:
-    return {"kind": "Namespace", "metadata": {"name": name, "labels": labels or {}}}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels or {}}}
 
 
 def findings(tmp_path: Path, capsys: pytest.CaptureFixture[str], *objects: Raw, code: int = 0) -> list[Raw]:
@@ -77,6 +78,7 @@ def told(found: list[Raw]) -> list[tuple[str, str, str]]:
     return [(each["level"], each["code"], each["field"]) for each in found]
 
 
+OF_A_JOBSET = {"jobset.sigs.k8s.io/jobset-name": "j"}
 #: A pod that the scheduler never places, what is found, and a word of what is said to do.
 CONSTRAINTS: list[tuple[Raw, str, str]] = [
     (pod(HALF, affinity={"podAffinity": {REQUIRED: [TERM]}}), "affinity.podAffinity", "NotIn"),
@@ -108,7 +110,7 @@ def test_all_that_stands_in_the_way_is_told_at_once(tmp_path: Path, capsys: pyte
     several = pod(
         HALF, affinity={"podAntiAffinity": {REQUIRED: [TERM]}}, resourceClaims=[{"name": "gpu"}], schedulingGroup={}
     )
-    found = findings(tmp_path, capsys, made_by("kubeflow.org/v1", "PyTorchJob", several))
+    found = findings(tmp_path, capsys, {**several, "metadata": {**several["metadata"], "labels": OF_A_JOBSET}})
     assert [each["field"] for each in found] == [
         "affinity.podAntiAffinity with a selector that can't be read",
         "resourceClaims",
@@ -116,12 +118,79 @@ def test_all_that_stands_in_the_way_is_told_at_once(tmp_path: Path, capsys: pyte
     ]
 
 
-#: A workload whose pods start together, and a word of why.
+def torch(**worker: Any) -> Raw:
+    spec = {"pytorchReplicaSpecs": {"Worker": {"template": pod(HALF), **worker}}}
+    return {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "w"}, "spec": spec}
+
+
+def workload(api_version: str, kind: str, spec: Raw) -> Raw:
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": "w"}, "spec": spec}
+
+
+LEAST = {"kai.scheduler/batch-min-member": "6"}
+#: What the podgrouper makes a PodGroup of.
+GROUPED_WORKLOADS: dict[str, Raw] = {
+    "PyTorchJob": torch(replicas=2),
+    "RayCluster": workload("ray.io/v1", "RayCluster", {"headGroupSpec": {"template": pod(HALF)}}),
+    "JobSet": workload(
+        "jobset.x-k8s.io/v1alpha2",
+        "JobSet",
+        {"replicatedJobs": [{"name": "w", "template": {"spec": {"template": pod(HALF)}}}]},
+    ),
+    "LeaderWorkerSet": workload(
+        "leaderworkerset.x-k8s.io/v1",
+        "LeaderWorkerSet",
+        {"leaderWorkerTemplate": {"workerTemplate": pod(HALF)}},
+    ),
+    "TrainJob": workload("trainer.kubeflow.org/v1alpha1", "TrainJob", {"template": pod(HALF)}),
+    "AppWrapper": workload(
+        "workload.codeflare.dev/v1beta2", "AppWrapper", {"components": [{"template": torch(replicas=2)}]}
+    ),
+    "Job with a minimum": made_by("batch/v1", "Job", pod(HALF), LEAST),
+    "CronJob with a minimum": made_by("batch/v1", "CronJob", pod(HALF), LEAST),
+    "Deployment with a queue": {
+        **made_by("apps/v1", "Deployment", pod(HALF)),
+        "metadata": {"name": "w", "labels": {"kai.scheduler/queue": "default-queue"}},
+    },
+    "a pod of a RayCluster, as it is stored": {
+        **pod(HALF),
+        "metadata": {
+            "name": "p",
+            "annotations": HALF,
+            "labels": {"ray.io/cluster": "c"},
+            "ownerReferences": [{"apiVersion": "ray.io/v1", "kind": "RayCluster", "name": "c", "uid": "u"}],
+        },
+    },
+    "a kind that is not known": made_by("example.com/v1", "Thing", pod(HALF)),
+}
+
+
+@pytest.mark.parametrize("written", GROUPED_WORKLOADS.values(), ids=GROUPED_WORKLOADS)
+def test_what_the_podgrouper_groups_needs_no_pod_group_by_hand(
+    written: Raw, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert findings(tmp_path, capsys, written) == []
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        (torch(replicas=0), "Worker.replicas is 0; allowed: of one type, a number above 0"),
+        (made_by("batch/v1", "Job", pod(HALF), {"kai.scheduler/batch-min-member": "two"}), "is 'two'; allowed:"),
+        (made_by("batch/v1", "CronJob", pod(HALF), {"kai.scheduler/batch-min-member": "0"}), "is '0'; allowed:"),
+    ],
+)
+def test_what_the_podgrouper_makes_no_pod_group_of_is_told_in_its_words(
+    written: Raw, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (finding,) = findings(tmp_path, capsys, written)
+    assert (finding["level"], finding["code"], finding["field"]) == ("warning", "not-grouped", "pod-group-name")
+    assert said in finding["text"]
+
+
+#: Pods that start together and that nobody groups, and a word of why.
 GANGS: list[tuple[Raw, str]] = [
-    (made_by("kubeflow.org/v1", "PyTorchJob", pod(HALF)), "PyTorchJob"),
-    (made_by("ray.io/v1", "RayCluster", pod(HALF)), "RayCluster"),
-    (made_by("batch/v1", "Job", pod(HALF), {"kai.scheduler/batch-min-member": "6"}), "batch-min-member"),
-    (made_by("batch/v1", "CronJob", pod(HALF), {"kai.scheduler/batch-min-member": "6"}), "batch-min-member"),
+    (made_by("kubeflow.org/v1", "PyTorchJob", pod({**HALF, "kai.scheduler/skip-podgrouper": "true"})), "PyTorchJob"),
     (pod({**HALF, "yunikorn.apache.org/task-group-name": "g"}), "yunikorn.apache.org/task-group-name"),
     (pod(HALF, labels={"jobset.sigs.k8s.io/jobset-name": "j"}), "JobSet"),
 ]
@@ -134,23 +203,13 @@ BY_VOLCANO = {**HALF, "scheduling.k8s.io/group-name": "g"}
 @pytest.mark.parametrize(
     ("objects", "expected"),
     [
-        (
-            [pod(BY_VOLCANO), {**VOLCANO, "spec": {"minMember": 2}}],
-            ("note", "no-pod-group", "Grouping of workloads names PodGroup pg-volcano-g"),
-        ),
         ([pod(BY_VOLCANO)], ("warning", "pod-group-missing", "PodGroup g of scheduling.volcano.sh")),
         (
             [pod(BY_VOLCANO), {**VOLCANO, "spec": {"subGroupPolicy": [{"name": "a"}]}}],
             ("warning", "no-pod-group", "spec.subGroupPolicy is a; allowed: none"),
         ),
-        # What the workload says of itself counts.
-        (
-            [made_by("batch/v1", "Job", pod(BY_VOLCANO), {"kai.scheduler/batch-min-member": "6"})],
-            ("warning", "no-pod-group", "starting together by annotation scheduling.k8s.io/group-name"),
-        ),
-        ([made_by("kubeflow.org/v1", "PyTorchJob", pod(BY_VOLCANO))], ("warning", "no-pod-group", "PyTorchJob")),
     ],
-    ids=["translated", "without its PodGroup", "not carried out", "a Job with a minimum", "a gang kind"],
+    ids=["without its PodGroup", "not carried out"],
 )
 def test_a_gang_in_the_words_of_another_scheduler_is_judged_as_grouping_makes_it(
     objects: list[Raw], expected: tuple[str, str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -158,6 +217,22 @@ def test_a_gang_in_the_words_of_another_scheduler_is_judged_as_grouping_makes_it
     (finding,) = findings(tmp_path, capsys, *objects)
     assert (finding["level"], finding["code"], finding["field"]) == (*expected[:2], "pod-group-name")
     assert expected[2] in finding["text"]
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        [pod(BY_VOLCANO), {**VOLCANO, "spec": {"minMember": 2}}],
+        # What the workload says of itself counts.
+        [made_by("batch/v1", "Job", pod(BY_VOLCANO), LEAST)],
+        [workload("ray.io/v1", "RayCluster", {"headGroupSpec": {"template": pod(BY_VOLCANO)}})],
+    ],
+    ids=["translated", "a Job with a minimum", "a gang kind"],
+)
+def test_a_gang_that_the_podgrouper_groups_is_not_told(
+    objects: list[Raw], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert findings(tmp_path, capsys, *objects) == []
 
 
 def test_of_the_metadata_of_a_job_template_no_more_counts_than_its_jobs_get(
@@ -185,14 +260,8 @@ def test_pods_that_start_together_and_name_no_group_are_found(
         ([], [("warning", "pod-group-missing", "PodGroup default/g")]),
         ([group(minMember=1)], []),
         ([group(minMember="?")], [("error", "type", "spec.minMember")]),
-        (
-            [group(minSubGroup=1)],
-            [("warning", "children-too-few", "spec.minSubGroup")],
-        ),
-        (
-            [group(minMember=1, topologyConstraint={"topology": "t", "requiredTopologyLevel": "rack"})],
-            [],
-        ),
+        ([group(minSubGroup=1)], [("warning", "children-too-few", "spec.minSubGroup")]),
+        ([group(minMember=1, topologyConstraint={"topology": "t", "requiredTopologyLevel": "rack"})], []),
     ],
 )
 def test_a_named_group_is_looked_for_in_the_files(
@@ -225,23 +294,28 @@ def test_preferred_topology_in_annotations_is_noted(
     assert sorted(told(findings(tmp_path, capsys, workload))) == expected
 
 
-LATE = {"kind": "StorageClass", "metadata": {"name": "late"}, "volumeBindingMode": "WaitForFirstConsumer"}
-BOUND = claim({"pv.kubernetes.io/bind-completed": "yes"}, volumeName="v")
-OF_DATA = "PersistentVolumeClaim default/data"
+LATE = {
+    "apiVersion": "storage.k8s.io/v1",
+    "kind": "StorageClass",
+    "metadata": {"name": "late"},
+    "volumeBindingMode": "WaitForFirstConsumer",
+}
+MISSING = [("note", "claim-missing", "PersistentVolumeClaim default/data")]
 
 
 @pytest.mark.parametrize(
     ("objects", "spec", "expected"),
     [
-        ([], CLAIM, [("note", "claim", OF_DATA)]),
-        ([claim()], CLAIM, [("note", "claim", OF_DATA)]),
-        ([claim(volumeName="v")], CLAIM, [("note", "claim", OF_DATA)]),
-        ([BOUND], CLAIM, []),
-        ([claim(storageClassName="late"), LATE], CLAIM, [("warning", "claim", OF_DATA)]),
-        ([], OWN_CLAIM, [("note", "claim", "a generic ephemeral volume")]),
+        ([], CLAIM, MISSING),
+        ([{**claim(), "metadata": {"name": "data", "namespace": "other"}}], CLAIM, MISSING),
+        ([claim()], CLAIM, []),
+        ([claim(volumeName="v")], CLAIM, []),
+        ([claim({"pv.kubernetes.io/bind-completed": "yes"}, volumeName="v")], CLAIM, []),
+        ([claim(storageClassName="late"), LATE], CLAIM, []),
+        ([], OWN_CLAIM, []),
     ],
 )
-def test_claims_are_said_to_have_to_be_bound(
+def test_a_claim_that_is_in_none_of_the_files_is_noted(
     objects: list[Raw],
     spec: Raw,
     expected: list[tuple[str, str, str]],
@@ -249,6 +323,71 @@ def test_claims_are_said_to_have_to_be_bound(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert told(findings(tmp_path, capsys, *objects, pod(HALF, **spec))) == expected
+
+
+QUEUE = {
+    "apiVersion": "scheduling.run.ai/v2",
+    "kind": "Queue",
+    "metadata": {"name": "research"},
+    "spec": {"resources": {}},
+}
+PRIORITY = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 9}
+
+
+def of(queue: str = "", priority: str = "") -> Raw:
+    return pod(HALF, labels={"kai.scheduler/queue": queue} if queue else {}, priorityClassName=priority)
+
+
+@pytest.mark.parametrize(
+    ("objects", "expected"),
+    [
+        ([of("research")], [("note", "queue-missing", "Queue research")]),
+        ([of("research"), QUEUE], []),
+        ([of("reserch"), QUEUE], [("warning", "queue-missing", "Queue reserch")]),
+        ([of("researhc"), QUEUE], [("note", "queue-missing", "Queue researhc")]),
+        ([of("default-queue")], []),
+        ([of(priority="urgent")], [("note", "priority-class-missing", "PriorityClass urgent")]),
+        ([of(priority="urgent"), PRIORITY], []),
+        ([of(priority="train")], []),
+        ([group(minMember=1, queue="research")], [("note", "queue-missing", "Queue research")]),
+        (
+            [group(minMember=1, priorityClassName="urgent")],
+            [("note", "priority-class-missing", "PriorityClass urgent")],
+        ),
+        ([{**PRIORITY, "preemptionPolicy": "Never"}], [("warning", "ignored", "preemptionPolicy")]),
+        ([pod(HALF, preemptionPolicy="Never")], [("warning", "ignored", "spec.preemptionPolicy")]),
+        ([pod(HALF, preemptionPolicy="PreemptLowerPriority")], []),
+    ],
+)
+def test_queues_and_priority_classes_are_looked_for_in_the_files(
+    objects: list[Raw], expected: list[tuple[str, str, str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert told(findings(tmp_path, capsys, *objects)) == expected
+
+
+def test_only_what_a_cluster_decides_does_not_fail_with_strict(tmp_path: Path) -> None:
+    path = tmp_path / "pods.yaml"
+    path.write_text(yaml.safe_dump(of("research", "urgent")), encoding="utf-8")
+    assert main(["lint", "--strict", str(path)]) == 0
+    path.write_text(yaml.safe_dump(pod(HALF, **CLAIM)), encoding="utf-8")
+    assert main(["lint", "--strict", str(path)]) == 1
+
+
+@pytest.mark.parametrize(
+    ("part", "spec", "is_found"),
+    [
+        ("z", {"subGroups": [{"name": "a", "minMember": 1}]}, True),
+        ("a", {"subGroups": [{"name": "a"}, {"name": "b", "parent": "a", "minMember": 1}]}, True),
+        ("b", {"subGroups": [{"name": "a"}, {"name": "b", "parent": "a", "minMember": 1}]}, False),
+        ("z", {"minMember": 1}, False),
+    ],
+)
+def test_a_sub_group_that_the_pod_group_does_not_have_is_named(
+    part: str, spec: Raw, is_found: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written = pod(GROUPED, labels={"kai.scheduler/subgroup-name": part})
+    expected = [("warning", "sub-group-missing", "label kai.scheduler/subgroup-name")]
+    assert told(findings(tmp_path, capsys, group(**spec), written)) == (expected if is_found else [])
 
 
 NO_SCHEDULER = [("warning", "no-scheduler", "spec.schedulerName")]
@@ -271,11 +410,7 @@ FOUND_SPREAD = ("warning", "unsupported", "topologySpreadConstraints that can't 
         ([], pod(schedulerName=""), []),
         ([], pod(schedulerName="", **BLOCKED), []),
         ([], pod(schedulerName="", container=WHOLE, **BLOCKED), []),
-        (
-            [namespace("default", ADOPTS)],
-            pod(schedulerName="", container=WHOLE, **BLOCKED),
-            [FOUND_SPREAD],
-        ),
+        ([namespace("default", ADOPTS)], pod(schedulerName="", container=WHOLE, **BLOCKED), [FOUND_SPREAD]),
         ([], pod(HALF, schedulerName="", **BLOCKED), [*NO_SCHEDULER, FOUND_SPREAD]),
     ],
 )
@@ -296,12 +431,7 @@ def test_an_amount_that_the_scheduler_cannot_read_is_found(tmp_path: Path, capsy
 
 @pytest.mark.parametrize(
     "words",
-    [
-        {"gpu-fraction": "0.5"},
-        {"gpu-memory": "2000"},
-        {"gpu-fraction": "0.25", "gpu-fraction-num-devices": "2"},
-        {},
-    ],
+    [{"gpu-fraction": "0.5"}, {"gpu-memory": "2000"}, {"gpu-fraction": "0.25", "gpu-fraction-num-devices": "2"}, {}],
     ids=str,
 )
 @pytest.mark.parametrize(
@@ -316,3 +446,35 @@ def test_lint_finds_something_exactly_where_the_scheduler_blocks(
     assert record is not None
     blocks = record.blocker is not None and record.blocker.code.value != "NotAdmitted"
     assert bool(findings(tmp_path, capsys, asked)) == blocks
+
+
+@pytest.mark.parametrize(
+    ("annotations", "spec", "scheduler", "is_found"),
+    [
+        ({"kai.scheduler/batch-min-member": "4"}, {}, "kai-scheduler", True),
+        ({"kai.scheduler/batch-min-member": "4"}, {"podManagementPolicy": "OrderedReady"}, "kai-scheduler", True),
+        ({"kai.scheduler/batch-min-member": "4"}, {"podManagementPolicy": "Parallel"}, "kai-scheduler", False),
+        ({"kai.scheduler/batch-min-member": "1"}, {}, "kai-scheduler", False),
+        ({}, {}, "kai-scheduler", False),
+        ({"kai.scheduler/batch-min-member": "4"}, {}, "default-scheduler", False),
+    ],
+)
+def test_a_stateful_set_that_makes_its_gang_one_after_the_other_is_an_error(
+    annotations: Raw, spec: Raw, scheduler: str, is_found: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written = pod(schedulerName=scheduler)
+    made = made_by("apps/v1", "StatefulSet", {"metadata": {}, "spec": written["spec"]}, annotations)
+    made["spec"] |= spec
+    found = findings(tmp_path, capsys, made, code=int(is_found))
+    assert told(found) == ([("error", "in-order", "kai.scheduler/batch-min-member")] if is_found else [])
+    assert not is_found or "spec.podManagementPolicy: Parallel" in found[0]["text"]
+
+
+@pytest.mark.parametrize(("least", "is_found"), [("4", True), ("1", False)])
+def test_a_minimum_of_a_deployment_is_told_to_have_no_effect(
+    least: str, is_found: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    template = {"metadata": {}, "spec": pod(schedulerName="kai-scheduler")["spec"]}
+    made = made_by("apps/v1", "Deployment", template, {"kai.scheduler/batch-min-member": least})
+    expected = [("warning", "one-by-one", "kai.scheduler/batch-min-member")] if is_found else []
+    assert told(findings(tmp_path, capsys, made)) == expected

@@ -256,10 +256,7 @@ def test_what_a_pod_group_asks_and_who_made_it(
                 ),
             ],
         ),
-        (
-            {"partitionLabelValue": "Pool_A"},
-            [(Code.OPTION_UNFIT, "SchedulingShard s: partitionLabelValue", "Pool_A")],
-        ),
+        ({"partitionLabelValue": "Pool_A"}, [(Code.OPTION_UNFIT, "SchedulingShard s: partitionLabelValue", "Pool_A")]),
         ({"placementStrategy": {"gpu": "binpack", "cpu": "binpack"}}, []),
         (
             {"placementStrategy": {"gpu": "spread", "cpu": "spread"}},
@@ -480,11 +477,7 @@ def test_a_running_pod_that_could_not_be_placed_anew_is_named_with_what_it_asks(
     manifest["spec"]["resourceClaims"] = [{"name": "data"}]
     pods = (held(), pod(manifest))
     (unsupported, _) = judge(Found(pods=pods, groups=groups(pods), nodes=node(), queues=queues("team-a")))
-    assert (unsupported.code, unsupported.about, unsupported.values) == (
-        Code.UNSUPPORTED,
-        P,
-        {"why": "resourceClaims"},
-    )
+    assert (unsupported.code, unsupported.about, unsupported.values) == (Code.UNSUPPORTED, P, {"why": "resourceClaims"})
 
 
 @pytest.mark.parametrize(("phase", "is_told"), [("", True), ("Pending", True), ("Failed", True), ("Succeeded", False)])

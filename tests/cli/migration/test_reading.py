@@ -22,10 +22,11 @@ from simulator.apiserver.faults import NOTHING, Fault
 from simulator.apiserver.server import MemoryApiServer
 from simulator.apiserver.types import ResourceType, custom
 from simulator.clock import VirtualClock
-from tests.conftest import AnyioBackend
 from tests.kai import left as kai
 from tests.kai.left import GROUP
 from wire.core import ObjectMeta
+
+VIRTUAL_TIME = True
 
 
 class Anything(msgspec.Struct, frozen=True):
@@ -49,11 +50,6 @@ def resource(group: str, version: str, plural: str, kind: str, namespaced: bool)
 ACCOUNTS = resource("", "v1", "serviceaccounts", "ServiceAccount", True)
 RUNTIME_CLASSES = resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False)
 OTHERS = {kind[3]: resource(*kind) for kind in KINDS}
-
-
-@pytest.fixture(scope="module")
-def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
-    return virtual_anyio_backend
 
 
 def served(types: list[ResourceType]) -> MemoryApiServer:

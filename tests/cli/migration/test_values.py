@@ -75,8 +75,7 @@ def test_every_option_that_becomes_an_argument_is_tried_here() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "value"),
-    [("kValue", 1), ("kValue", 1.0), (f"{_USE}.windowSize", "1w"), (f"{_USE}.windowType", "sliding")],
+    ("path", "value"), [("kValue", 1), ("kValue", 1.0), (f"{_USE}.windowSize", "1w"), (f"{_USE}.windowType", "sliding")]
 )
 def test_a_default_of_kais_that_is_the_default_here_is_not_reported(path: str, value: Any) -> None:
     assert rows(path, value) == []

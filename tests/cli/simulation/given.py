@@ -12,11 +12,11 @@ from cli.simulation.comparison import Comparison, Scheduling
 from cli.simulation.snapshot import comparison
 from cli.snapshots.file import KIND, VERSION, Saved
 from scheduler.core.model.settings import Settings
-from wire.core import Node, Pod
+from wire.api_groups import PodDisruptionBudget
+from wire.core import Namespace, Node, Pod, PriorityClass
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
 from wire.crds.queue import Queue
-from wire.policy import PodDisruptionBudget
 from wire.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 
 _LISTS: Final = {
@@ -24,6 +24,8 @@ _LISTS: Final = {
     Pod: "pods",
     PodGroup: "podgroups",
     Queue: "queues",
+    Namespace: "namespaces",
+    PriorityClass: "priorityclasses",
     BindRequest: "bindrequests",
     PodDisruptionBudget: "poddisruptionbudgets",
     DeviceClass: "deviceclasses",
@@ -40,7 +42,7 @@ def snapshot(*objects: Any, room: str | None = None) -> Saved:
     lists: dict[str, list[Any]] = {}
     for each in objects:
         lists.setdefault(_LISTS[each.__class__], []).append(each)
-    head = Saved(kind=KIND, version=VERSION, taken_at="2026-11-27T08:00:00Z", room=room)
+    head = Saved(kind=KIND, version=VERSION, taken_at="2026-11-27T08:00:00Z", nominations=room)
     return msgspec.structs.replace(head, **lists)
 
 

@@ -35,11 +35,7 @@ TWO = (node("n1", 4), node("n2", 4))
         # A drain that fits elsewhere.
         ((*TWO, runs("a", "n1"), runs("b", "n2")), ["drain n1"], ["a moves n1 n2"]),
         # One that does not: the successor waits.
-        (
-            (*TWO, runs("a", "n1", 4), runs("b", "n2")),
-            ["drain n1"],
-            ["a waits n1 NoNodeFits"],
-        ),
+        ((*TWO, runs("a", "n1", 4), runs("b", "n2")), ["drain n1"], ["a waits n1 NoNodeFits"]),
         # Nothing makes a pod without a controller again, and what a DaemonSet runs stays.
         ((*TWO, runs("a", "n1", owner=None), runs("d", "n1", owner=DAEMON)), ["drain n1"], ["a ends n1 -"]),
         # A node that is cordoned keeps its pods.
@@ -131,7 +127,7 @@ def test_reasons_and_pods_of_other_schedulers_are_counted() -> None:
     result = compare(snapshot(*objects), ["drain n1", "drain n2"])
     assert result.others_gone == 1
     assert [(each.reason, each.pods_without, each.pods_with) for each in result.reasons] == [("NoNodeFits", 1, 2)]
-    assert result.reasons[0].help == "docs/pending.md#no-node-fits"
+    assert result.reasons[0].help == "moorage explain reason no-node-fits"
 
 
 @pytest.mark.parametrize(

@@ -92,49 +92,133 @@ def test_pods_that_are_left_to_another_scheduler_are_counted_and_the_option_is_n
     assert "--adopt-all" not in capsys.readouterr().err
 
 
-def test_a_pod_whose_claim_is_made_from_a_template_of_another_version_waits_and_the_reason_names_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("version", "verdict", "line"),
+    [
+        (
+            "v1alpha2",
+            'waiting for kube-controller-manager to create the resourceclaim for "gpu"',
+            "passed over, because they make no pods: 1 ResourceClaimTemplate",
+        ),
+        (
+            "v1beta1",
+            "device class absent does not exist",
+            "read as newer versions: 1 ResourceClaimTemplate of resource.k8s.io/v1beta1 as resource.k8s.io/v1",
+        ),
+    ],
+)
+def test_a_pod_whose_claim_is_made_from_an_older_template_says_why_it_waits(
+    version: str, verdict: str, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Claims of devices are neither refused nor passed over in silence."""
     claims = "spec:\n  resourceClaims: [{name: gpu, resourceClaimTemplateName: one}]\n"
     template = (
-        "apiVersion: resource.k8s.io/v1beta1\nkind: ResourceClaimTemplate\nmetadata: {name: one}\nspec: {}\n---\n"
+        f"apiVersion: resource.k8s.io/{version}\nkind: ResourceClaimTemplate\nmetadata: {{name: one}}\n"
+        "spec: {spec: {devices: {requests: [{name: gpu, deviceClassName: absent}]}}}\n---\n"
     )
     path = tmp_path / "claims.yaml"
     path.write_text(template + pod("dra").replace("spec:\n", claims, 1), encoding="utf-8")
     assert main(["simulate", "-o", "json", "--nodes", "1x1x80GiB", str(path)]) == 0
     printed = capsys.readouterr()
     (waits,) = json.loads(printed.out)["pods"]
-    assert (waits["phase"], waits["reason"]) == ("Pending", "Unschedulable")
-    made = 'waiting for kube-controller-manager to create the resourceclaim for "gpu"'
-    assert waits["verdict"] == made
-    assert "passed over, because they make no pods: 1 ResourceClaimTemplate" in printed.err
+    assert (waits["phase"], waits["reason"], waits["verdict"]) == ("Pending", "Unschedulable", verdict)
+    assert line in printed.err
 
 
-def test_claims_of_devices_are_allocated_and_who_gets_none_says_so(
+STORED = {"resourceVersion": "12", "uid": "1-2", "generation": 3, "creationTimestamp": "2026-01-01T00:00:00Z"}
+OF_JOB = {"batch.kubernetes.io/job-name": "job", "batch.kubernetes.io/controller-uid": "1-2"}
+TEMPLATE: dict[str, Any] = {
+    "metadata": {"labels": OF_JOB},
+    "spec": {"restartPolicy": "Never", "schedulerName": "kai-scheduler", "containers": [{"name": "c", "image": "i"}]},
+}
+SIZE: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+MOUNTED = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
+
+
+def got(api_version: str, kind: str, name: str, spec: dict[str, Any], **meta: Any) -> dict[str, Any]:
+    """An object as `kubectl get -o yaml` shows it."""
+    status = {"phase": "Bound"}
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {"name": name, **STORED, **meta},
+        "spec": spec,
+        "status": status,
+    }
+
+
+PLACED: dict[str, Any] = {**TEMPLATE["spec"], "nodeName": "elsewhere", "priority": 50, "priorityClassName": "train"}
+GRANTED: dict[str, Any] = {
+    "annotations": {"gpu-fraction": "0.5", "moorage.dev/grant": "{}", "moorage.dev/charged": "{}"},
+    "labels": {"runai-gpu-group": "g"},
+}
+RUNTIME_CLASS = {
+    "apiVersion": "node.k8s.io/v1",
+    "kind": "RuntimeClass",
+    "metadata": {"name": "kata"},
+    "handler": "kata",
+}
+SCRATCH = {"volumes": [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": SIZE}}}]}
+WAITS_FOR_A_POD = {
+    "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "local"},
+    "provisioner": "disks.example", "volumeBindingMode": "WaitForFirstConsumer",
+}  # fmt: skip
+LOCAL = {
+    "volumes": [{"name": "s", "ephemeral": {"volumeClaimTemplate": {"spec": {**SIZE, "storageClassName": "local"}}}}]
+}
+SET: dict[str, Any] = {
+    "replicas": 2,
+    "template": {**TEMPLATE, "spec": {**TEMPLATE["spec"], "restartPolicy": "Always"}},
+    "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": SIZE}],
+}
+
+
+@pytest.mark.parametrize(
+    ("objects", "running"),
+    [
+        ([got("batch/v1", "Job", "job", {"template": TEMPLATE, "selector": {"matchLabels": OF_JOB}})], 1),
+        ([got("v1", "Pod", "p", PLACED, **GRANTED)], 1),
+        (
+            [
+                got("v1", "Pod", "p", {**TEMPLATE["spec"], **MOUNTED}),
+                got(
+                    "v1", "PersistentVolumeClaim", "data", {**SIZE, "volumeName": "pvc-1"},
+                    annotations={"pv.kubernetes.io/bind-completed": "yes"},
+                ),
+            ],
+            1,
+        ),
+        ([got("v1", "Pod", "p", {**TEMPLATE["spec"], "runtimeClassName": "kata"}), RUNTIME_CLASS], 1),
+        ([got("apps/v1", "StatefulSet", "set", SET)], 2),
+        ([got("v1", "Pod", "p", {**TEMPLATE["spec"], **SCRATCH})], 1),
+        ([got("v1", "Pod", "p", {**TEMPLATE["spec"], **LOCAL}), WAITS_FOR_A_POD], 1),
+    ],
+    ids=[
+        "a Job", "a pod that was placed", "a claim that is bound", "a RuntimeClass", "claims of a StatefulSet",
+        "a claim of a pod's own", "a claim of a pod's own that waits for a node",
+    ],
+)  # fmt: skip
+def test_what_kubectl_get_shows_starts_as_on_its_cluster(
+    objects: list[dict[str, Any]], running: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "got.yaml"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": objects}))
+    pods = simulate(capsys, "--nodes", "1x2x80GiB", str(path))["pods"]
+    assert [(each["phase"], each["node"]) for each in pods] == [("Running", "node-0")] * running
+
+
+def test_the_default_queue_and_the_priority_classes_of_the_chart_are_there(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    documents = [
-        ("DeviceClass", "gpu", {}),
-        ("ResourceSlice", "gpus", {
-            "driver": "gpu.example.com", "nodeName": "node-1", "devices": [{"name": "d0"}],
-            "pool": {"name": "node-1", "generation": 1, "resourceSliceCount": 1},
-        }),
-        ("ResourceClaimTemplate", "one", {"spec": {"devices": {"requests": [
-            {"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}}]}}}),
+    path = tmp_path / "pods.yaml"
+    unlimited = "{resources: {cpu: {limit: -1}, memory: {limit: -1}, gpu: {limit: -1}}}"
+    team = f"apiVersion: scheduling.run.ai/v2\nkind: Queue\nmetadata: {{name: team}}\nspec: {unlimited}\n---\n"
+    path.write_text(team + pod("a", limits="nvidia.com/gpu: 1").replace("spec:", "spec:\n  priorityClassName: train"))
+    result = simulate(capsys, "--nodes", "1x2x80GiB", str(path))
+    assert [each["phase"] for each in result["pods"]] == ["Running"]
+    assert [(each["name"], each["placed"]) for each in result["queues"]] == [
+        ("default-parent-queue", 1), ("default-queue", 1), ("team", 0),
     ]  # fmt: skip
-    offered = [
-        json.dumps({"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec})
-        for kind, name, spec in documents
-    ]
-    claims = "spec:\n  resourceClaims: [{name: gpu, resourceClaimTemplateName: one}]\n"
-    users = [pod(name).replace("spec:\n", claims, 1) for name in ("a", "b")]
-    path = tmp_path / "claims.yaml"
-    path.write_text("\n---\n".join([*offered, *users]), encoding="utf-8")
-    pods = simulate(capsys, "--nodes", "2x1x80GiB", str(path))["pods"]
-    assert sorted((each["phase"], each["node"]) for each in pods) == [("Pending", ""), ("Running", "node-1")]
-    (waits,) = (each for each in pods if each["phase"] == "Pending")
-    assert "2 node(s) cannot allocate all claims" in waits["verdict"]
 
 
 def test_nodes_say_who_sits_where(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -144,21 +228,6 @@ def test_nodes_say_who_sits_where(manifest: Path, capsys: pytest.CaptureFixture[
     tenants = first["devices"][0]["tenants"]
     assert tenants == [{"pod": f"default/{name}", "nano_gpu": 500_000_000} for name in ("a", "b")]
     assert first["devices"][0]["reserved"] is True
-
-
-def test_the_same_seed_gives_the_same_result_and_another_seed_other_devices(
-    manifest: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments = ("--nodes", "2x4x80GiB", "--delay", "200ms", str(manifest))
-    first, again, other = (simulate(capsys, "--seed", seed, *arguments) for seed in ("7", "7", "8"))
-    assert first == again
-    assert first["nodes"] != other["nodes"]
-
-
-def test_until_a_time_shows_what_is_there_by_then(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    result = simulate(capsys, "--nodes", "1x2x80GiB", "--until", "100ms", str(manifest))
-    assert {each["phase"] for each in result["pods"]} == {"Pending"}
-    assert result["idle"] is False
 
 
 def test_tables_name_pods_devices_and_reasons(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -218,81 +287,6 @@ spec:
 """
 
 
-def test_the_pods_of_controllers_are_placed_as_the_scheduler_places_them_on_a_cluster(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "work.yaml").write_text(CONTROLLERS, encoding="utf-8")
-    assert main(["simulate", "-o", "json", "--nodes", "1x8x80GiB", str(tmp_path / "work.yaml")]) == 0
-    captured = capsys.readouterr()
-    assert captured.err == "moorage: passed over, because they make no pods: 1 Service\n"
-    pods = json.loads(captured.out)["pods"]
-    assert [re.sub("-[a-z0-9]{5}$", "", each["name"]) for each in pods] == [
-        *[pods[0]["name"][:-6]] * 3,
-        *["alone"] * 2,
-        *["together"] * 2,
-    ]
-    assert [each["phase"] for each in pods] == ["Running"] * 5 + ["Pending"] * 2
-    assert all("annotation kai.scheduler/batch-min-member of Job together" in each["verdict"] for each in pods[5:])
-
-
-JOB = """
-apiVersion: batch/v1
-kind: Job
-metadata: {name: work}
-spec:
-  completions: 5
-  parallelism: 2
-  template:
-    metadata: {annotations: {simulator.moorage.dev/run-s: "5", simulator.moorage.dev/exit-code: "CODE"}}
-    spec:
-      restartPolicy: Never
-      schedulerName: kai-scheduler
-      containers: [{name: main, image: work, resources: {limits: {nvidia.com/gpu: 1}}}]
-"""
-
-
-@pytest.mark.parametrize(
-    ("code", "until", "phases"),
-    [
-        ("0", "idle", ["Succeeded"] * 5),
-        ("0", "8s", ["Succeeded"] * 2 + ["Running"] * 2),
-        ("1", "idle", ["Failed"] * 2),
-    ],
-    ids=["all", "two at a time", "none after those that failed"],
-)
-def test_the_next_pods_of_a_job_come_as_earlier_ones_succeed(
-    code: str, until: str, phases: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "job.yaml").write_text(JOB.replace("CODE", code), encoding="utf-8")
-    arguments = ["simulate", "-o", "json", "--until", until, "--nodes", "1x8x80GiB", str(tmp_path / "job.yaml")]
-    assert main(arguments) == 0
-    captured = capsys.readouterr()
-    assert captured.err == ""
-    assert [each["phase"] for each in json.loads(captured.out)["pods"]] == phases
-
-
-DAEMON_SET = """
-apiVersion: apps/v1
-kind: DaemonSet
-metadata: {name: agent}
-spec:
-  template:
-    metadata: {annotations: {gpu-fraction: "0.1"}}
-    spec:
-      schedulerName: kai-scheduler
-      containers: [{name: main, image: work}]
-"""
-
-
-def test_a_daemon_set_has_a_pod_on_each_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "agent.yaml").write_text(DAEMON_SET, encoding="utf-8")
-    assert main(["simulate", "-o", "json", "--nodes", "3x2x80GiB", str(tmp_path / "agent.yaml")]) == 0
-    captured = capsys.readouterr()
-    assert captured.err == ""
-    pods = json.loads(captured.out)["pods"]
-    assert sorted((each["node"], each["phase"]) for each in pods) == [(f"node-{n}", "Running") for n in range(3)]
-
-
 def _bad_inputs() -> Iterator[tuple[list[str], str, str]]:
     nodes = ["--nodes", "1x1x80GiB"]
     yield ["--nodes", "four"], pod("a"), "nodes 'four'"
@@ -348,63 +342,6 @@ def test_what_the_parser_refuses_ends_with_two(arguments: list[str], capsys: pyt
         main(arguments)
     assert caught.value.code == 2
     assert capsys.readouterr().err.count("\n") == 1
-
-
-CLAIM = """\
-apiVersion: v1
-kind: PersistentVolumeClaim
-metadata: {{name: {name}, annotations: {{pv.kubernetes.io/bind-completed: "yes"}}}}
-spec: {{accessModes: [ReadWriteOnce], volumeName: {volume}, resources: {{requests: {{storage: 1Gi}}}}}}
----
-apiVersion: v1
-kind: PersistentVolume
-metadata: {{name: pv}}
-spec:
-  capacity: {{storage: 1Gi}}
-  accessModes: [ReadWriteOnce]
-  claimRef: {{namespace: default, name: data}}
-  hostPath: {{path: /data}}
-  nodeAffinity:
-    required:
-      nodeSelectorTerms:
-      - matchExpressions: [{{key: kubernetes.io/hostname, operator: In, values: [node-1]}}]
----
-"""
-
-
-WAITING_CLAIM = """\
-apiVersion: storage.k8s.io/v1
-kind: StorageClass
-metadata: {name: fast}
-provisioner: disk.csi.example
-volumeBindingMode: WaitForFirstConsumer
----
-apiVersion: v1
-kind: PersistentVolumeClaim
-metadata: {name: data}
-spec: {storageClassName: fast, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
----
-"""
-
-
-@pytest.mark.parametrize(
-    ("claim", "node", "verdict"),
-    [
-        (CLAIM.format(name="data", volume="pv"), "node-1", ""),
-        (CLAIM.format(name="data", volume='""'), "", 'pod has unbound immediate PersistentVolumeClaims: "data"'),
-        (CLAIM.format(name="other", volume="pv"), "", 'persistentvolumeclaim "data" not found'),
-        (WAITING_CLAIM, "node-0", ""),
-    ],
-)
-def test_a_pod_with_a_bound_claim_runs_where_its_volume_is(
-    claim: str, node: str, verdict: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    mounting = pod("a", limits="nvidia.com/gpu: 1").replace(
-        "  containers:", "  volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]\n  containers:"
-    )
-    (tmp_path / "pods.yaml").write_text(claim + mounting, encoding="utf-8")
-    result = simulate(capsys, "--nodes", "2x2x80GiB", str(tmp_path / "pods.yaml"))
-    assert [(each["node"], each["verdict"]) for each in result["pods"]] == [(node, verdict)]
 
 
 def test_aliases_that_repeat_more_than_anybody_means_are_refused(
@@ -471,13 +408,6 @@ def test_a_namespace_that_the_simulation_makes_takes_labels_and_annotations_of_i
     assert "the annotation moorage.dev/dialects of the namespace default can't be read" in capsys.readouterr().err
 
 
-def test_a_namespace_adopts_the_pods_of_controllers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    deployment = CONTROLLERS.partition("---\n")[0].replace("      schedulerName: kai-scheduler\n", "")
-    (tmp_path / "work.yaml").write_text(ADOPTING.format(name="default", adopt="true") + deployment, encoding="utf-8")
-    result = simulate(capsys, "--nodes", "1x2x80GiB", str(tmp_path / "work.yaml"))
-    assert [(each["phase"], len(each["devices"])) for each in result["pods"]] == [("Running", 1)] * 3
-
-
 def _has_controller(path: Path) -> bool:
     text = path.read_text(encoding="utf-8")
     # A suspended Job, as Kueue gets it, has no pods.
@@ -493,10 +423,6 @@ def test_examples_with_controllers_are_simulated(path: Path, capsys: pytest.Capt
     result = simulate(capsys, "--nodes", "2x4x80GiB", str(path))
     assert result["idle"] is True
     assert result["pods"]
-
-
-def test_there_are_examples_with_controllers() -> None:
-    assert len(WITH_CONTROLLERS) >= 3
 
 
 _TEMPLATE = """
@@ -579,36 +505,6 @@ def test_queues_are_kept_within_their_limits(tmp_path: Path, capsys: pytest.Capt
         2 * 10**9,
     ]
     assert "cpu_milli" not in queue["limit"], "-1 is no limit"
-
-
-_TREE = """\
-apiVersion: scheduling.run.ai/v2
-kind: Queue
-metadata: {{name: {name}}}
-spec: {{parentQueue: "{parent}", resources: {{cpu: {{limit: -1}}, memory: {{limit: -1}}, gpu: {{limit: {limit}}}}}}}
----
-"""
-
-
-def test_a_queue_counts_those_below_it_and_one_that_nobody_made_is_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    half = 'gpu-fraction: "0.5"'
-    label = "labels: {kai.scheduler/queue: TEAM}, annotations"
-    teams = ("vision", "vision", "speech", "nobodys")
-    pods = [pod(f"p{i}", half).replace("annotations", label.replace("TEAM", team)) for i, team in enumerate(teams)]
-    tree = [("speech", "lab", -1), ("lab", "", 8), ("vision", "lab", 0.5)]
-    path = tmp_path / "tree.yaml"
-    path.write_text("".join(_TREE.format(name=name, parent=up, limit=most) for name, up, most in tree) + "".join(pods))
-    assert main(["simulate", "--nodes", "1x8x80GiB", str(path)]) == 0
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    rows = [line for line in lines if {"lab", "vision", "speech", "nobodys"} & set(line[:1])]
-    assert [row[:7] for row in rows] == [
-        ["lab", "2", "1", "1", "0.5", "0", "8"],
-        ["speech", "1", "0", "0.5", "0", "0", "unlimited"],
-        ["vision", "1", "1", "0.5", "0.5", "0", "0.5"],
-        ["nobodys", "0", "1", "0", "0.5", "0", "0"],
-    ]
 
 
 @pytest.mark.parametrize(

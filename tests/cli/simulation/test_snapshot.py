@@ -20,13 +20,14 @@ from cli.snapshots import file as saved
 from kube.client.resources import JOBS
 from scheduler.core.model.settings import Settings
 from tests.cli.simulation.given import snapshot, told
-from tests.conftest import AnyioBackend
 from tests.scheduler import stage
 from tests.scheduler.core.device_objects import DRIVER
 from tests.scheduler.core.nodes.claiming import GPU, claimed, claiming, offered
 from tests.scheduler.core.objects import node, pod, queue
 from tests.scheduler.stage import api_of, create, settle, share
 from wire.resource import DeviceTaintRule
+
+VIRTUAL_TIME = True
 
 WALL_NS = 1_800_000_000 * 10**9
 NOT_IN_THE_FILE = (
@@ -41,11 +42,6 @@ CLUSTER = snapshot(
     pod("b", gpus=2, bound_to="n2", phase="Running", owner=("batch/v1", "Job")),
     *(pod(f"w{at:02}", gpus=4, created="2026-01-02T00:00:00Z") for at in range(2)),
 )
-
-
-@pytest.fixture(scope="module")
-def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
-    return virtual_anyio_backend
 
 
 @pytest.fixture
@@ -94,7 +90,7 @@ def test_people_get_tables(file: str, capsys: pytest.CaptureFixture[str]) -> Non
         "\n"
         "Why pods wait:\n"
         "REASON       PODS WITHOUT   PODS WITH   HELP\n"
-        "NoNodeFits   2              1           docs/pending.md#no-node-fits\n"
+        "NoNodeFits   2              1           moorage explain reason no-node-fits\n"
         "\n"
         "GPUs of queues:\n"
         "QUEUE           USED WITHOUT   USED WITH   FAIR SHARE WITHOUT   FAIR SHARE WITH   REQUESTED WITHOUT   "
@@ -119,7 +115,7 @@ def test_programs_get_all_of_it(file: str, capsys: pytest.CaptureFixture[str]) -
             "nodeWithout": "n2",
             "nodeWith": "",
             "reason": "NoNodeFits",
-            "help": "docs/pending.md#no-node-fits",
+            "help": "moorage explain reason no-node-fits",
         }
     ]
     assert found["queues"][0]["with"]["allocated"]["gpuNano"] == 4 * 10**9
@@ -206,7 +202,9 @@ def _with_uid(obj: Any) -> Any:
         (["--context", "x"], "options of a connection such as --context: only with --from-snapshot"),
         (["--from-snapshot", "x", "--from-cluster", "--drain", "n1"], "allowed is one of the two"),
         (["--from-snapshot", "x", "--context", "y"], "--context: not with --from-snapshot; a file is read"),
-        (["--from-snapshot", "x", "pods.yaml"], "manifests: not with --from-snapshot"),
+        (["--from-snapshot", "-", "-f", "-"], "allowed is one of the two; stdin is read once"),
+        (["--from-snapshot", "x", "--drain", "n1", "--adopt-all"], "--adopt-all: only with manifests"),
+        (["-f", "x", "--seed", "7"], "--seed: only with --nodes"),
         (["--from-snapshot", "x", "--nodes", "1x1x1GiB"], "--nodes: not with --from-snapshot"),
         (["--from-snapshot", "x", "--trace", "csv:y"], "--trace: not with --from-snapshot"),
         (["--from-snapshot", "x", "--until", "1m"], "--until: not with --from-snapshot"),

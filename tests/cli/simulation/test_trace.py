@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
 from cli.main import main
+from cli.simulation import options
+from cli.simulation.trace import drawn_loads
+from runtime.text import BadInput
 from simulator.traces.trace import Ask, Trace
 from tests.simulator.traces.made_up import trace
 
@@ -98,3 +102,71 @@ def test_what_can_not_be_replayed_is_refused(
     given = [each.replace("FOLDER", str(folder)) for each in arguments]
     assert main(["simulate", *given]) == 2
     assert says in capsys.readouterr().err
+
+
+# The picture of GPUs in use.
+
+_SVG = "{http://www.w3.org/2000/svg}"
+
+
+def _lines(text: str) -> list[str]:
+    paths = ElementTree.fromstring(text).iter(f"{_SVG}path")  # noqa: S314 - our own
+    return [path.get("d", "") for path in paths]
+
+
+def test_each_strategy_has_a_line_and_a_name() -> None:
+    text = drawn_loads({"priced": [(90, 90.0), (100, 96.0)], "a < b": [(90, 88.0), (100, 89.0)]})
+    names = [each.text for each in ElementTree.fromstring(text).iter(f"{_SVG}text")]  # noqa: S314 - our own
+    assert {"priced", "a < b", "90", "100"} <= set(names)
+    curves = [line for line in _lines(text) if "L" in line]
+    assert len(curves) == 2
+    assert curves[0] != curves[1]
+    assert "prefers-color-scheme:dark" in text
+
+
+def test_more_gpus_in_use_are_higher_up() -> None:
+    (curve,) = [line for line in _lines(drawn_loads({"priced": [(100, 80.0), (130, 96.0)]})) if "L" in line]
+    (x1, y1), (x2, y2) = (map(float, point.split()) for point in curve[1:].split("L"))
+    assert x1 < x2
+    assert y1 > y2
+
+
+# What may stand behind the options of traces.
+
+
+@pytest.mark.parametrize(
+    ("text", "found"), [("42", [42]), ("42-44", [42, 43, 44]), ("1,3-4,3", [1, 3, 4]), ("0-999", list(range(1_000)))]
+)
+def test_seeds(text: str, found: list[int]) -> None:
+    assert options.seeds(text) == found
+
+
+@pytest.mark.parametrize("text", ["", "a", "4-2", "-1", "1,", "0-1000", "0-999,2000", "1" * 5_000, "٣"])
+def test_seeds_that_mean_nothing_are_refused(text: str) -> None:
+    with pytest.raises(BadInput, match=r"--seeds: .*allowed: whole numbers and ranges as in 42-51,60; 1000 at most"):
+        options.seeds(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"), [("priced", ("priced", "priced")), ("binpack/priced", ("binpack", "priced"))]
+)
+def test_strategies(text: str, found: tuple[str, str]) -> None:
+    assert options.strategy_of(text) == found
+
+
+@pytest.mark.parametrize("text", ["", "/", "priced/", "tight", "binpack/priced/spread"])
+def test_strategies_that_are_none_are_refused(text: str) -> None:
+    with pytest.raises(BadInput, match=r"--strategy: .*allowed: one of binpack, spread, priced, best-fit, or two"):
+        options.strategy_of(text)
+
+
+def test_bounds_of_numbers() -> None:
+    assert (options.load(1), options.load(1_000), options.part(10_000)) == (1, 1_000, 10_000)
+
+
+@pytest.mark.parametrize("number", [0, -1, 10_001])
+def test_numbers_out_of_bounds_are_refused(number: int) -> None:
+    with pytest.raises(BadInput, match=r"--load: .*allowed: from 1 to 1000 percent"):
+        options.load(number)
+    with pytest.raises(BadInput, match=r"--part: .*allowed: from 1 to 10000"):
+        options.part(number)

@@ -1,7 +1,4 @@
-"""A snapshot with other names: none of the old ones is left, and what belongs together still does.
-
-That the plan is the same is in tests/simulation/test_snapshots.py.
-"""
+"""A snapshot with other names: none of the old ones is left, and what belongs together still does."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 import pytest
 
-from cli.snapshots.anonymous import anonymized
+from cli.snapshots.anonymous import anonymized, expression
 from cli.snapshots.fields import kept
 from cli.snapshots.file import KIND, PLURALS, VERSION, Saved, write
 from scheduler.core.model.pod_class import Demand
@@ -24,6 +21,8 @@ from wire import gangs, names
 from wire.core import Node, Pod
 from wire.crds.podgroup import PodGroup
 from wire.crds.queue import Queue
+
+# That the plan is the same is in tests/simulation/test_snapshots.py.
 
 UID = "0b39a6c9-9a3c-4d6f-a3a2-6b3a4d4f0a11"
 #: Each name of the cluster below has this in it.
@@ -101,7 +100,7 @@ def cluster() -> Saved:
         version=VERSION,
         taken_at="2026-11-27T04:00:00Z",
         unread=["pod acme-team/acme-bad: no"],
-        room=written(Record(nominations=(nomination,))),
+        nominations=written(Record(nominations=(nomination,))),
         queue_use=counts_written(UseOverTime(of={"acme-q": (1, 2, 3)})),
         nodes=[kept(msgspec.convert(node, Node))],
         pods=[kept(msgspec.convert(pod, Pod))],
@@ -171,7 +170,7 @@ def test_what_belongs_together_still_does() -> None:
     assert charged["queue"] == queue.metadata.name
     assert charged["preemptible"]
     assert f'"node":"{node.metadata.name}"' in (group.metadata.annotations or {})[names.PLAN]
-    (nomination,) = read(found.room or "").record.nominations
+    (nomination,) = read(found.nominations or "").record.nominations
     assert (nomination.namespace, nomination.places[0].node) == (pod.metadata.namespace, node.metadata.name)
     assert queue.metadata.name in found.queue_use
 
@@ -269,9 +268,49 @@ def test_no_text_of_the_schedulers_records_is_left() -> None:
         version=VERSION,
         taken_at="2026-11-27T04:00:00Z",
         unread=[canary(15)],
-        room=written(Record(nominations=(nomination,), evicted={canary(16): (1,)})),
+        nominations=written(Record(nominations=(nomination,), evicted={canary(16): (1,)})),
         queue_use=counts_written(UseOverTime(of={canary(17): (1, 2, 3)})),
     )
     assert "canary" not in write(anonymized(found)).decode()
-    (after,) = read(anonymized(found).room or "").record.nominations
+    (after,) = read(anonymized(found).nominations or "").record.nominations
     assert after.places[0].node.startswith("n")
+
+
+# Other names in selectors: no text is left but words of the language and of NVIDIA, and what is equal stays equal.
+
+_OURS = 'device.attributes["acme.com"]'
+_HIDDEN = 'device.attributes["<acme.com>"]'
+_THEIRS = 'device.attributes["gpu.nvidia.com"]'
+
+
+def _rename(text: str) -> str:
+    return f"<{text}>"
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        (f"{_OURS}.canary == 'large'", f"{_HIDDEN}.<canary> == '<large>'"),
+        ("device.driver == r'acme.com'", "device.driver == r'<acme.com>'"),
+        ('device.driver in ["""acme""", "b"]', 'device.driver in ["""<acme>""", "<b>"]'),
+        # A quote in a text does not end it, and a comment is no text.
+        (r"""device.driver == 'it\'s "acme"'""", r"""device.driver == '<it>\'<s> "<acme>"'"""),
+        ("true // it's acme's\n&& true", "true \n&& true"),
+        ("device.driver == 'a//b'", "device.driver == 'a//<b>'"),
+        ("[1].exists(canary, canary == 1)", "[1].exists(<canary>, <canary> == 1)"),
+        # Models of GPUs are no secret, and stay readable for patterns; other words in the same places are names.
+        (f"{_THEIRS}.productName.matches('^H100')", f"{_THEIRS}.productName.matches('^H100')"),
+        (
+            f"{_THEIRS}.productName.lowerAscii().contains('a100')",
+            f"{_THEIRS}.productName.lowerAscii().contains('a100')",
+        ),
+        (f"{_THEIRS}.productName == 'acme'", f"{_THEIRS}.productName == '<acme>'"),
+        ("device.driver == 'gpu.nvidia.com'", "device.driver == 'gpu.nvidia.com'"),
+        (
+            "device.capacity['acme.com'].memory.isGreaterThan(quantity('1Gi'))",
+            "device.capacity['<acme.com>'].memory.isGreaterThan(quantity('1Gi'))",
+        ),
+    ],
+)
+def test_each_word_of_a_selector_is_a_name(written: str, expected: str) -> None:
+    assert expression(written, _rename) == expected

@@ -174,10 +174,7 @@ APART: Final = (
     Story(
         "a pod keeps away from the other tenants",
         _TWO,
-        pod(
-            labels={"tenant": "x"},
-            affinity=apart(term(matching("tenant", "Exists"), mismatchLabelKeys=["tenant"])),
-        ),
+        pod(labels={"tenant": "x"}, affinity=apart(term(matching("tenant", "Exists"), mismatchLabelKeys=["tenant"]))),
         running=[pod("mine", on="n", labels={"tenant": "x"}), pod("yours", on="m", labels={"tenant": "y"})],
         goes="n",
     ),

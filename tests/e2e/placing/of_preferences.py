@@ -8,18 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tests.e2e.bare import Object, node
-from tests.e2e.placing.story import (
-    OTHER,
-    ZONE,
-    Story,
-    expression,
-    matching,
-    nodes,
-    pod,
-    pods,
-    spread,
-    term,
-)
+from tests.e2e.placing.story import OTHER, ZONE, Story, expression, matching, nodes, pod, pods, spread, term
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"

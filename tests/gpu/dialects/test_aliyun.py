@@ -163,12 +163,7 @@ LISTED = [
             )
         ),
         DIVIDED,
-        written(
-            14,
-            {"c0": 8, "c1": 6},
-            index="1,3",
-            allocation='{"0":{"1":4,"3":4},"1":{"1":3,"3":3}}',
-        ),
+        written(14, {"c0": 8, "c1": 6}, index="1,3", allocation='{"0":{"1":4,"3":4},"1":{"1":3,"3":3}}'),
     ),
     Row(
         "A10 does not divide",

@@ -138,9 +138,7 @@ SLICES = [
         "H7",
         asking({CORES: 30}),
         translated(
-            request(FractionAsk(NANO_PER_DEVICE, compute_percent=30)),
-            wishes=Wishes(compute_cap=True),
-            edits=out(CORES),
+            request(FractionAsk(NANO_PER_DEVICE, compute_percent=30)), wishes=Wishes(compute_cap=True), edits=out(CORES)
         ),
     ),
     case(
@@ -161,11 +159,7 @@ SLICES = [
     case(
         "H9",
         asking({GPU: 0, MEM: 3000}),
-        translated(
-            GpuRequest(),
-            notes=(note(NoteCode.NO_EFFECT, MEM, "3000"),),
-            edits=out(MEM),
-        ),
+        translated(GpuRequest(), notes=(note(NoteCode.NO_EFFECT, MEM, "3000"),), edits=out(MEM)),
     ),
     case("H9-percent", asking({GPU: 1, PERCENT: 0}), translated(request(WholeAsk()), edits=out(PERCENT))),
     case(
@@ -215,12 +209,7 @@ SLICES = [
             edits=(*out(PERCENT, where=C1), *out(GPU), *out(GPU, where=C1)),
         ),
     ),
-    case(
-        "T3",
-        asking({GPU: 2}),
-        translated(request(WholeAsk(), WholeAsk())),
-        settings(owns_plain_counts=True),
-    ),
+    case("T3", asking({GPU: 2}), translated(request(WholeAsk(), WholeAsk())), settings(owns_plain_counts=True)),
     case(
         "T3-setting",
         asking({GPU: 2}),

@@ -282,11 +282,7 @@ COUNTED: st.SearchStrategy[Raw] = st.dictionaries(st.just(RESOURCE), st.integers
 
 
 @fuzzed
-@given(
-    st.lists(LIMITS | COUNTED, min_size=1, max_size=3),
-    st.lists(LIMITS | COUNTED, max_size=1),
-    st.booleans(),
-)
+@given(st.lists(LIMITS | COUNTED, min_size=1, max_size=3), st.lists(LIMITS | COUNTED, max_size=1), st.booleans())
 def test_whatever_is_written_the_answer_is_a_sound_request_or_a_refusal(
     limits: list[Raw], init: list[Raw], allow_span: bool
 ) -> None:

@@ -74,11 +74,7 @@ SHARES = [
     ("F8", {"gpu-fraction": "0.5", PORTION: "0.75"}, share(FractionAsk(HALF.nano, limit_nano=750_000_000))),
     ("F9", {f"{PREFIX}load.gpu-memory.request": "1Gi"}, share(MemoryAsk(1024), where=I0)),
     ("F12", {REQUEST: "8Gi", f"{PREFIX}main.gpus.devices": "GPU-a"}, share(MemoryAsk(8192))),
-    (
-        "F13",
-        {MODE: "sm-sharing"},
-        share(wishes=Wishes(), notes=(Note(NoteCode.NO_EFFECT, MODE, "sm-sharing"),)),
-    ),
+    ("F13", {MODE: "sm-sharing"}, share(wishes=Wishes(), notes=(Note(NoteCode.NO_EFFECT, MODE, "sm-sharing"),))),
 ]
 
 
@@ -283,9 +279,7 @@ def test_shares_are_refused_where_sharing_is_switched_off(annotations: dict[str,
         pytest.param(
             {REQUEST: "8Gi", "gpu-fraction-num-devices": "2"},
             True,
-            {
-                "gpus.devices": "k8s.device-plugin.nvidia.com/gpu=GPU-0,k8s.device-plugin.nvidia.com/gpu=GPU-1",
-            },
+            {"gpus.devices": "k8s.device-plugin.nvidia.com/gpu=GPU-0,k8s.device-plugin.nvidia.com/gpu=GPU-1"},
             id="F14-cdi",
         ),
         pytest.param(

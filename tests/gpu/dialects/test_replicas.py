@@ -80,12 +80,7 @@ LISTED = [
         one(quarters()),
         settings("mig-3g.20gb:small:2,gpu:sharedgpu:4"),
     ),
-    Row(
-        "I1 the device's own name",
-        asking({GPU: 1}),
-        one(quarters(), edits=(edit(GPU),)),
-        settings("gpu:gpu:4"),
-    ),
+    Row("I1 the device's own name", asking({GPU: 1}), one(quarters(), edits=(edit(GPU),)), settings("gpu:gpu:4")),
     Row(
         "I1 two containers, on cards of their own first (X5)",
         asking({SHARED: 1}, {SHARED: 1}),
@@ -237,10 +232,7 @@ LISTED = [
     Row(
         "I8 what no entry names is whole, beside a replica a whole share",
         asking({SHARED: 1}, {GPU: 1}, init=[{MIG: 1}]),
-        made(
-            asks((C0, [quarters()]), (C1, [FULL]), (I0, [MigAsk("3g.20gb")])),
-            edits=(edit(GPU, where=C1),),
-        ),
+        made(asks((C0, [quarters()]), (C1, [FULL]), (I0, [MigAsk("3g.20gb")])), edits=(edit(GPU, where=C1),)),
         FOUR,
     ),
     *(

@@ -112,9 +112,7 @@ def on_one(mem_mib: int) -> MemoryAsk:
             asking({NUMBER: 0, MEM: 7}),
             1,
             slices(
-                GpuRequest(),
-                notes=(Note(NoteCode.NO_EFFECT, f"{MEM} of container main", "7"),),
-                edits=out(NUMBER, MEM),
+                GpuRequest(), notes=(Note(NoteCode.NO_EFFECT, f"{MEM} of container main", "7"),), edits=out(NUMBER, MEM)
             ),
             id="V7",
         ),

@@ -23,11 +23,7 @@ from wire import names
 ENTRY = {"nano": 5, "attempt": "a", "rv": "7", "since": 1, "pod": "team/p"}
 GRANTED = {"group": "g", "reservation": "r", "uuid": "GPU-1", "nano": 5}
 DEVICE = {"group": "g", "nano": 5}
-RECORD = {
-    "version": 1,
-    "dialect": "hami",
-    "asks": [{"container": "c0", "name": "main", "nano": 500_000_000}],
-}
+RECORD = {"version": 1, "dialect": "hami", "asks": [{"container": "c0", "name": "main", "nano": 500_000_000}]}
 LATER = {"ofALaterVersion": {"a": [1]}}
 
 

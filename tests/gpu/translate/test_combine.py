@@ -405,10 +405,7 @@ GIVEN = (GivenDevice("GPU-a", 2, 15109, 500_000_000),)
         (asking({}, annotations={"gpu-fraction": "0.5"}), Written()),
         (asking({MEM: 5}), aliyun.written_back(made("aliyun", MemoryAsk(5120)), GIVEN, at_ns=7)),
         (asking({METAGPU: 50}), metagpu.written_back(made("metagpu", HALF), GIVEN)),
-        (
-            asking({"nvidia.com/gpumem": 5}),
-            hami.written_back(made("hami", MemoryAsk(5)), GIVEN, node="n", at_ns=7),
-        ),
+        (asking({"nvidia.com/gpumem": 5}), hami.written_back(made("hami", MemoryAsk(5)), GIVEN, node="n", at_ns=7)),
     ],
 )
 def test_each_dialect_writes_back_its_own(asked: Pod, written: Written) -> None:

@@ -15,14 +15,10 @@ from kube.client.fence import WriteFence
 from kube.client.listing import PAGE_BYTES, PAGE_SIZE
 from kube.client.resources import CONFIG_MAPS, NODES, PODS, Resource
 from kube.client.transport import Response
-from tests.conftest import AnyioBackend
 from tests.kube.scripted import Answer, Request, ScriptedTransport, api_over, hang, ok, refusal
 from wire.core import Binding, ConfigMap, ObjectMeta, ObjectReference, Pod
 
-
-@pytest.fixture(scope="module")
-def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
-    return virtual_anyio_backend
+VIRTUAL_TIME = True
 
 
 def scripted(*answers: Answer, **settings: Any) -> tuple[Api, ScriptedTransport]:
@@ -235,12 +231,7 @@ async def test_create_names_its_kind_and_returns_what_was_stored() -> None:
     assert stored.metadata.uid == "u"
     request = transport.requests[0]
     assert (request.method, request.path) == ("POST", "/api/v1/namespaces/ns/configmaps")
-    assert request.body == {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": "c"},
-        "data": {"k": "v"},
-    }
+    assert request.body == {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"k": "v"}}
 
 
 async def test_every_write_tells_the_server_when_to_give_it_up_and_waits_a_little_longer() -> None:

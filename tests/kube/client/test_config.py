@@ -9,12 +9,8 @@ import msgspec
 import pytest
 
 from kube.client import config
-from tests.conftest import AnyioBackend
 
-
-@pytest.fixture(scope="module")
-def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
-    return virtual_anyio_backend
+VIRTUAL_TIME = True
 
 
 ENVIRON = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
@@ -92,6 +88,7 @@ sys.exit("kubernetes_asyncio" in sys.modules)
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("context", "is_loaded"), [("one", False), ("two", False), ("three", True)])
 def test_the_big_client_is_imported_for_plugins_alone(kubeconfig: str, context: str, is_loaded: bool) -> None:
     command = [sys.executable, "-c", _LOADS_THE_BIG_CLIENT, kubeconfig, context]
@@ -110,11 +107,7 @@ KUBECONFIG = {
     "clusters": [
         {
             "name": "c",
-            "cluster": {
-                "server": "https://h:6443/",
-                "tls-server-name": "api.test",
-                "certificate-authority": "ca.crt",
-            },
+            "cluster": {"server": "https://h:6443/", "tls-server-name": "api.test", "certificate-authority": "ca.crt"},
         }
     ],
     "users": [

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -18,7 +19,7 @@ from kube.client import config, errors
 from kube.client.api import Api
 from kube.client.http import HttpTransport
 from kube.client.http_reads import HttpReads
-from kube.client.resources import PODS
+from kube.client.resources import CONFIG_MAP_NAMES, PODS, Resource
 from kube.client.retry import Retry
 from kube.client.transport import ERROR_BYTES, LINE_BYTES, Response
 
@@ -147,6 +148,7 @@ async def test_a_write_whose_deadline_passed_while_the_process_was_stopped_is_no
     assert arrived == ["before", "after"]
 
 
+@pytest.mark.thorough
 async def test_a_call_that_is_given_up_leaves_nothing_in_the_kernel_to_be_delivered_later() -> None:
     ended: list[str] = []
 
@@ -509,6 +511,25 @@ async def test_each_request_says_as_whom_it_is_made() -> None:
         async with HttpTransport(config.Credentials(server=url, headers=groups)) as transport:
             answer = await transport.request("GET", "/", query={}, timeout_s=5.0)
     assert json.loads(answer.body) == ["dev", "ops"]
+
+
+async def test_of_kinds_of_which_names_are_read_the_server_is_asked_for_metadata_alone() -> None:
+    asked: list[tuple[str, str]] = []
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        asked.append(("watch" if "watch" in request.query else "list", request.headers["Accept"]))
+        return web.json_response({"metadata": {"resourceVersion": "1"}, "items": []})
+
+    async with connected(handler) as transport:
+        api = Api(transport, retry=Retry(random.Random(1)))
+        kinds: tuple[Resource[Any], ...] = (PODS, CONFIG_MAP_NAMES)
+        for resource in kinds:
+            await api.list(resource)
+            async with api.stream(resource, {}):
+                pass
+    kind = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
+    plain = "application/json"
+    assert asked == [("list", plain), ("watch", plain), ("list", kind.format("List")), ("watch", kind.format(""))]
 
 
 # --- with the calls above it --------------------------------------------------------------------------------------

@@ -80,10 +80,7 @@ async def test_a_request_arrives_as_the_other_transport_makes_it(path: str, quer
 
     async with serving(echo) as url:
         credentials = config.Credentials(server=f"{url}/behind", headers=(("Impersonate-User", "jane"),))
-        async with (
-            reads(credentials) as ours,
-            HttpTransport(credentials, user_agent="moorage-test") as other,
-        ):
+        async with reads(credentials) as ours, HttpTransport(credentials, user_agent="moorage-test") as other:
             said = [
                 json.loads((await each.request("GET", path, query=query, timeout_s=60.0)).body)
                 for each in (ours, other)
@@ -105,11 +102,7 @@ async def test_an_answer_is_what_the_other_transport_makes_of_it(status: int, *,
             response.enable_chunked_encoding()
         return response
 
-    async with (
-        serving(answer) as url,
-        reads(config.plain(url)) as ours,
-        HttpTransport(config.plain(url)) as other,
-    ):
+    async with serving(answer) as url, reads(config.plain(url)) as ours, HttpTransport(config.plain(url)) as other:
         assert await got(ours) == await got(other)
         assert (await got(ours)).body == body
 
@@ -289,10 +282,7 @@ async def test_the_token_is_asked_for_each_time_and_can_not_write_headers() -> N
     async def who(request: web.Request) -> web.StreamResponse:
         return web.Response(text=request.headers["Authorization"])
 
-    async with (
-        serving(who) as url,
-        reads(config.Credentials(server=url, authorization=authorization)) as transport,
-    ):
+    async with serving(who) as url, reads(config.Credentials(server=url, authorization=authorization)) as transport:
         assert [(await got(transport)).body for _ in range(2)] == [b"Bearer one", b"Bearer two"]
         with pytest.raises(errors.Unreachable, match="Authorization: its value has a line break"):
             await got(transport)

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from kube.client import config, kubeconfig
-from kube.client.kubeconfig import BadKubeconfig
+from kube.client import config
+from kube.client.config import BadKubeconfig
 
 SERVER = {"server": "https://a:6443"}
 
@@ -101,7 +101,7 @@ async def test_a_user_that_acts_as_another_one_says_so_with_each_request(tmp_pat
 def test_of_several_files_the_first_that_names_something_counts(tmp_path: Path) -> None:
     first, second = written(tmp_path / "1", current=""), written(tmp_path / "2", {"server": "https://other:6443"})
     both = os.pathsep.join((str(tmp_path / "missing"), first, "", second))
-    found = kubeconfig.read(both)
+    found = config.read(both)
     assert found.current == "at-a"
     assert found.chosen().cluster["server"] == "https://a:6443"
 
@@ -119,7 +119,7 @@ def test_a_name_that_is_not_there_is_refused_with_those_that_are(
 ) -> None:
     path = written(tmp_path, current="")
     with pytest.raises(BadKubeconfig) as caught:
-        kubeconfig.read(path).chosen(**named)
+        config.read(path).chosen(**named)
     assert str(caught.value) == f"kubeconfig {path}: {told}"
 
 

@@ -1,17 +1,29 @@
+"""Lists and objects: pages, what does not decode, what is nested too deep, and paths of resources."""
+
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import anyio.lowlevel
+import hypothesis.strategies as st
 import msgspec
 import pytest
+from hypothesis import given
 
 from kube.client import errors
-from kube.client.decoding import Codec
+from kube.client.decoding import Codec, Page, object_key, shallow
+from kube.client.errors import BadName
 from kube.client.listing import PAGE_BYTES, PAGE_SIZE, WHOLE_BYTES, Listing, read_list
-from kube.client.resources import NODES
+from kube.client.resources import BIND_REQUESTS, EVENTS, LEASES, NODES, POD_GROUPS, PODS, QUEUES, TOPOLOGIES, Resource
 from kube.client.transport import Response
-from wire.core import Node, Status
+from kube.watch.reflector import Bookmarked, Deleted, Upserted, WatchDecoder
+from wire import core
+from wire.core import Node, Pod, Status
+from wire.crds import bindrequest, podgroup, queue, topology
+from wire.crds.definition import Definition
 
 
 class Pages:
@@ -132,3 +144,166 @@ async def test_a_list_in_one_piece_has_a_limit() -> None:
 
     assert (await read_list(read, {}, Codec(NODES), lambda node: node.metadata.name)).items == []
     assert asked == [PAGE_BYTES, PAGE_BYTES, WHOLE_BYTES]
+
+
+@pytest.mark.parametrize(
+    ("raw", "key"),
+    [
+        (b'{"metadata": {"name": "a", "namespace": "ns"}, "spec": 5}', "ns/a"),
+        (b'{"metadata": {"name": "a"}, "spec": 5}', "a"),
+        (b'{"metadata": {}}', "(unnamed)"),
+        (b'{"metadata": {"name": 5}}', "(unnamed)"),
+        (b"{", "(unnamed)"),
+    ],
+)
+def test_an_object_that_does_not_decode_is_named_as_far_as_it_can_be(raw: bytes, key: str) -> None:
+    assert object_key(raw) == key
+
+
+LEVELS = 50_000
+
+
+def deep_pod(levels: int = LEVELS) -> bytes:
+    """A pod as anybody may store it who may create pods."""
+    fields = b'{"f:a":' * levels + b"{}" + b"}" * levels
+    meta = b'{"managedFields":[{"fieldsV1":%s}],"name":"p","namespace":"n","resourceVersion":"7"}' % fields
+    return b'{"metadata":%s,"spec":{"nodeName":"n1"}}' % meta
+
+
+def json_values() -> st.SearchStrategy[Any]:
+    return st.recursive(
+        st.none() | st.integers() | st.text(),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    )
+
+
+def cut(value: Any, most: int) -> Any:
+    if not isinstance(value, list | dict):
+        return value
+    if most == 0:
+        return None
+    if isinstance(value, list):
+        return [cut(one, most - 1) for one in value]
+    return {key: cut(one, most - 1) for key, one in value.items()}
+
+
+@given(json_values(), st.integers(0, 4))
+def test_what_is_nested_too_deep_is_null_and_the_rest_stays(value: Any, most: int) -> None:
+    assert json.loads(shallow(json.dumps(value).encode(), most)) == cut(value, most)
+
+
+def test_an_object_with_something_deep_in_it_is_read() -> None:
+    pod = Codec(PODS).one(deep_pod())
+    assert isinstance(pod, Pod)
+    assert (pod.metadata.resource_version, pod.spec.node_name) == ("7", "n1")
+    assert object_key(deep_pod()) == "n/p"
+
+
+def test_a_list_with_a_deep_object_is_read_whole() -> None:
+    page = Codec(PODS).page(b'{"items":[%s,{"metadata":{"name":"q"}}],"metadata":{"resourceVersion":"9"}}' % deep_pod())
+    assert isinstance(page, Page)
+    pods = [Codec(PODS).one(raw) for raw in page.items or ()]
+    assert [pod.metadata.name for pod in pods if isinstance(pod, Pod)] == ["p", "q"]
+    assert page.metadata.resource_version == "9"
+
+
+@pytest.mark.parametrize(
+    ("kind", "event"), [("ADDED", Upserted), ("MODIFIED", Upserted), ("DELETED", Deleted), ("BOOKMARK", Bookmarked)]
+)
+def test_a_deep_object_in_a_watch_is_seen(kind: str, event: type[msgspec.Struct]) -> None:
+    seen = WatchDecoder(PODS).decode(b'{"type":"%s","object":%s}' % (kind.encode(), deep_pod()))
+    assert isinstance(seen, event)
+    assert getattr(seen, "resource_version", "") == "7"
+
+
+def test_an_unfinished_string_is_not_tried_in_all_ways() -> None:
+    began = time.process_time()
+    shallow(b'{"a":"' + b"b\\n" * 100_000)
+    assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        (PODS.path(), "/api/v1/pods"),
+        (PODS.path("ns"), "/api/v1/namespaces/ns/pods"),
+        (PODS.path("ns", "a", "binding"), "/api/v1/namespaces/ns/pods/a/binding"),
+        (NODES.path("", "n1", "status"), "/api/v1/nodes/n1/status"),
+        (NODES.path("ns", "n1"), "/api/v1/nodes/n1"),
+        (LEASES.path("ns", "l"), "/apis/coordination.k8s.io/v1/namespaces/ns/leases/l"),
+        (EVENTS.path("ns"), "/apis/events.k8s.io/v1/namespaces/ns/events"),
+        (QUEUES.path("", "q"), "/apis/scheduling.run.ai/v2/queues/q"),
+        (TOPOLOGIES.path(), "/apis/kai.scheduler/v1alpha1/topologies"),
+    ],
+)
+def test_an_object_stands_where_the_server_has_it(path: str, expected: str) -> None:
+    assert path == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "segment"),
+    [
+        ("x?watch=true", "x%3Fwatch%3Dtrue"),
+        ("x#y", "x%23y"),
+        ("two words", "two%20words"),
+        ("a&limit=1", "a%26limit%3D1"),
+        ("ä\n", "%C3%A4%0A"),
+        ("...", "..."),
+        (".hidden", ".hidden"),
+        ("system:node", "system:node"),
+        ("a;b", "a%3Bb"),
+        ("a\\b", "a%5Cb"),
+    ],
+)
+def test_a_name_is_one_quoted_segment_of_the_path(name: str, segment: str) -> None:
+    assert PODS.path("ns", name) == f"/api/v1/namespaces/ns/pods/{segment}"
+    assert PODS.path(name, "a") == f"/api/v1/namespaces/{segment}/pods/a"
+
+
+@pytest.mark.parametrize(
+    "name", [".", "..", "../x", "../../team/jobs/quiet", "a/b", "/", "%2e%2e", "%2F", "100%", "a/", "\ud800"]
+)
+def test_a_name_that_would_be_another_path_is_refused_with_its_field(name: str) -> None:
+    paths: dict[str, Callable[[], str]] = {
+        "namespace": lambda: PODS.path(name, "a"),
+        "name": lambda: PODS.path("ns", name),
+        "subresource": lambda: PODS.path("ns", "a", name),
+        "group": lambda: served(group=name, version="v1", plural="things").path(),
+        "version": lambda: served(group="example.com", version=name, plural="things").path(),
+        "plural": lambda: served(group="example.com", version="v1", plural=name).path(),
+    }
+    for field, made in paths.items():
+        with pytest.raises(BadName) as refused:
+            made()
+        assert (refused.value.field, refused.value.value) == (field, name)
+        assert "allowed: a name other than . and .., without / and %" in str(refused.value)
+
+
+def test_a_long_name_that_is_refused_is_cut_in_the_message() -> None:
+    with pytest.raises(BadName) as refused:
+        PODS.path("ns", "/" * 100_000)
+    assert len(str(refused.value)) < 250
+
+
+def test_an_object_without_a_name_is_refused_where_the_path_would_be_that_of_all() -> None:
+    with pytest.raises(BadName, match="allowed: the name of one object"):
+        PODS.object_path("ns", "")
+    assert served(group="batch", version="v1", plural="").object_path("", "") == "/apis/batch/v1"
+
+
+def served(*, group: str, version: str, plural: str) -> Resource[Any]:
+    return Resource(group=group, version=version, plural=plural, kind="Thing", namespaced=True, type=core.Pod)
+
+
+@pytest.mark.parametrize(
+    ("resource", "definition"),
+    [
+        (BIND_REQUESTS, bindrequest.DEFINITION),
+        (POD_GROUPS, podgroup.DEFINITION),
+        (QUEUES, queue.DEFINITION),
+        (TOPOLOGIES, topology.DEFINITION),
+    ],
+)
+def test_what_is_asked_for_is_what_the_definition_installs(resource: Resource[Any], definition: Definition) -> None:
+    for name in ("group", "version", "plural", "kind", "namespaced", "type"):
+        assert getattr(resource, name) == getattr(definition, name)

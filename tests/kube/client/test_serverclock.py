@@ -14,18 +14,14 @@ from kube.client import errors
 from kube.client.server_time import ServerClock
 from kube.client.transport import Response
 from simulator.clock import VirtualClock
-from tests.conftest import AnyioBackend
 from tests.kube.scripted import ScriptedTransport, Watch
+
+VIRTUAL_TIME = True
 
 S = 1_000_000_000
 DATE, DATE_S = "Thu, 01 Jan 2026 00:00:00 GMT", 1_767_225_600
 #: Of this machine: ten years ahead.
 WRONG_S = DATE_S + 10 * 365 * 86_400
-
-
-@pytest.fixture(scope="module")
-def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
-    return virtual_anyio_backend
 
 
 def answer(**headers: str) -> Response:

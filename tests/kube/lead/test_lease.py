@@ -18,16 +18,12 @@ from kube.client.api import Api
 from kube.client.fence import WriteFence
 from kube.client.resources import LEASES
 from kube.client.retry import Retry
-from kube.client.transport import OBJECT_BYTES, Response
+from kube.client.transport import JSON, OBJECT_BYTES, Response
 from kube.lead.lease import LeaderElection, LeaseSettings, incarnation
 from simulator.clock import VirtualTimeLoop
-from tests.conftest import AnyioBackend
 from tests.kube.scripted import ok, refusal
 
-
-@pytest.fixture(scope="module")
-def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
-    return virtual_anyio_backend
+VIRTUAL_TIME = True
 
 
 @dataclass(slots=True)
@@ -105,6 +101,7 @@ class Link:
         query: Mapping[str, str],
         body: bytes | None = None,
         content_type: str = "",
+        accept: str = JSON,
         timeout_s: float,
         most_bytes: int = OBJECT_BYTES,
     ) -> Response:
@@ -124,7 +121,7 @@ class Link:
         return response
 
     def stream(
-        self, path: str, *, query: Mapping[str, str], timeout_s: float
+        self, path: str, *, query: Mapping[str, str], accept: str = JSON, timeout_s: float
     ) -> AbstractAsyncContextManager[tuple[Response, AsyncIterator[bytes]]]:
         raise NotImplementedError
 

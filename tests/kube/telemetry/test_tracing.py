@@ -28,13 +28,7 @@ def tracer(spans: Spans) -> Tracer:
 
 @pytest.mark.parametrize(
     ("stamp", "ns"),
-    [
-        ("2026-01-01T00:00:00Z", NOW_NS),
-        ("2026-01-01T01:00:00+01:00", NOW_NS),
-        (None, 0),
-        ("", 0),
-        ("yesterday", 0),
-    ],
+    [("2026-01-01T00:00:00Z", NOW_NS), ("2026-01-01T01:00:00+01:00", NOW_NS), (None, 0), ("", 0), ("yesterday", 0)],
 )
 def test_a_time_is_read_as_kubernetes_writes_it(stamp: str | None, ns: int) -> None:
     assert epoch_ns(stamp) == ns

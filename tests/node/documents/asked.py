@@ -81,11 +81,7 @@ def _of_memory(mem_mib: int) -> Fraction:
 
 
 def _kais(gpus: Sequence[Gpu], portion: str) -> Env:
-    return {
-        names.ENV_VISIBLE_DEVICES: _uuids(gpus),
-        names.ENV_NUM_OF_GPUS: portion,
-        names.ENV_GPU_PORTION: portion,
-    }
+    return {names.ENV_VISIBLE_DEVICES: _uuids(gpus), names.ENV_NUM_OF_GPUS: portion, names.ENV_GPU_PORTION: portion}
 
 
 def _uuids(gpus: Sequence[Gpu]) -> str:
@@ -110,11 +106,7 @@ ASKED: Mapping[Name, Mapping[str, Asked]] = {
     ("clearml-older", "whole"): {"clearml-task": whole(1, CLEARML_AGENT_GPU_FRACTIONS="1.000")},
     ("clearml-older", "fraction-0-500"): {"clearml-task": clearml("0.500", "0.50")},
     ("aliyun", "gpushare-test-pod"): {"gpushare-test-pod": aliyun(5, pod_units=5)},
-    ("aliyun", "several"): {
-        "model": aliyun(3, pod_units=5),
-        "encoder": aliyun(2, pod_units=5),
-        "beside": NOTHING,
-    },
+    ("aliyun", "several"): {"model": aliyun(3, pod_units=5), "encoder": aliyun(2, pod_units=5), "beside": NOTHING},
     ("metagpu", "half"): {"jupyter": metagpu(50, portion="0.50")},
     ("metagpu", "one-and-a-half"): {"jupyter": metagpu(100, 50, portion="1.00")},
     ("kai", "gpu-sharing"): {"ubuntu": part(_HALF, portion="0.50")},

@@ -99,7 +99,9 @@ class SimulatedStage:
     async def seen(self, name: str) -> set[str]:
         """What the newest life of the pod's container was shown."""
         uid = self._uids[name]
-        runs = [one for one in self._world.nodes.witness.history if isinstance(one, Started) and one.pod_uid == uid]
+        runs = [
+            one for one in self._world.nodes.ground_truth.history if isinstance(one, Started) and one.pod_uid == uid
+        ]
         return set(runs[-1].devices)
 
     async def offers(self) -> int:

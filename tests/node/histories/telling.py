@@ -15,7 +15,6 @@ from wire import names
 
 Raw = Mapping[str, Any]
 _GONE = "gone"
-_ENDED = (names.SUCCEEDED, names.FAILED)
 #: States that a pod only passes through: kubelet tells the newest one, so on a busy machine some are never told.
 _PASSING = re.compile(r"^Pending .* waits \((ContainerCreating|PodInitializing)\)|^Running$|^Running .* ended with")
 
@@ -95,7 +94,7 @@ class Telling:
             return f"{phase} {status['reason']}: {status.get('message', '')}{going}"
         words = [phase]
         for one in status.get("containerStatuses") or ():
-            words += [_container(one), *(() if phase in _ENDED else self._allocated(one))]
+            words += [_container(one), *(() if phase in names.ENDED_PHASES else self._allocated(one))]
         return " ".join(words) + going
 
     def _allocated(self, container: Raw) -> list[str]:

@@ -9,10 +9,10 @@ import pytest
 from nodeagent.core.mig_partitioning import (
     KUBELET_SETTLES_NS,
     PATIENCE_NS,
-    Carving,
     Destroy,
     Make,
     Outcome,
+    Partitioning,
     Present,
     Seen,
     State,
@@ -27,14 +27,14 @@ from tests.nodeagent.core.mig.cards import CLEAR_S, SECOND_NS, ask, began, prese
 A = "MIG-1g@0"
 
 
-def under_way(*there: Present | str, to: tuple[str, ...]) -> Carving:
-    carving = began(there, *to).carving
-    assert carving is not None
-    return carving
+def under_way(*there: Present | str, to: tuple[str, ...]) -> Partitioning:
+    partitioning = began(there, *to).partitioning
+    assert partitioning is not None
+    return partitioning
 
 
-def on(carving: Carving, look: Seen) -> Step:
-    return step(carving, carving.ask, look, look.at_ns)
+def on(partitioning: Partitioning, look: Seen) -> Step:
+    return step(partitioning, partitioning.ask, look, look.at_ns)
 
 
 def test_a_layout_that_is_there_is_done_without_a_change() -> None:
@@ -43,18 +43,18 @@ def test_a_layout_that_is_there_is_done_without_a_change() -> None:
 
 def test_the_slices_to_go_are_withdrawn_first_and_nothing_is_destroyed() -> None:
     found = began(["1g@0", "1g@1"], "1g@1", "2g@2")
-    assert found.carving is not None
-    assert found.carving.withdrawn == {A}
+    assert found.partitioning is not None
+    assert found.partitioning.withdrawn == {A}
     assert (found.action, found.outcome) == (None, Outcome("a", State.UNDER_WAY))
 
 
 def test_a_slice_is_destroyed_after_two_looks_that_show_it_free() -> None:
-    carving = under_way("1g@0", to=("2g@0",))
-    first = on(carving, seen("1g@0", at_s=101))
+    partitioning = under_way("1g@0", to=("2g@0",))
+    first = on(partitioning, seen("1g@0", at_s=101))
     assert first.action is None
-    assert first.carving is not None
-    assert on(first.carving, seen("1g@0", at_s=101 + CLEAR_S - 0.1)).action is None
-    assert on(first.carving, seen("1g@0", at_s=101 + CLEAR_S)).action == Destroy(present("1g@0"))
+    assert first.partitioning is not None
+    assert on(first.partitioning, seen("1g@0", at_s=101 + CLEAR_S - 0.1)).action is None
+    assert on(first.partitioning, seen("1g@0", at_s=101 + CLEAR_S)).action == Destroy(present("1g@0"))
 
 
 @pytest.mark.parametrize(
@@ -65,20 +65,20 @@ def test_a_slice_is_destroyed_after_two_looks_that_show_it_free() -> None:
     ],
 )
 def test_a_look_that_shows_it_offered_begins_the_wait_again(look: dict[str, object]) -> None:
-    first = on(under_way("1g@0", to=("2g@0",)), seen("1g@0", at_s=101)).carving
+    first = on(under_way("1g@0", to=("2g@0",)), seen("1g@0", at_s=101)).partitioning
     assert first is not None
     between = on(first, seen("1g@0", at_s=101 + CLEAR_S, **look))  # type: ignore[arg-type]  # a table of keywords
     assert between.action is None
-    assert between.carving is not None
-    assert between.carving.clear_ns is None
+    assert between.partitioning is not None
+    assert between.partitioning.clear_ns is None
 
 
 @pytest.mark.parametrize("look", [{"given": [A]}, {"booked": [A]}], ids=["a pod", "a reservation"])
 def test_an_attempt_whose_slice_is_taken_meanwhile_is_refused(look: dict[str, list[str]]) -> None:
-    first = on(under_way("1g@0", to=("2g@0",)), seen("1g@0", at_s=101)).carving
+    first = on(under_way("1g@0", to=("2g@0",)), seen("1g@0", at_s=101)).partitioning
     assert first is not None
     found = on(first, seen("1g@0", at_s=101 + CLEAR_S, **look))  # type: ignore[arg-type]  # a table of keywords
-    assert found.carving is None
+    assert found.partitioning is None
     assert found.outcome is not None
     assert found.outcome.state is State.REFUSED
 
@@ -93,7 +93,7 @@ def test_an_attempt_whose_slice_is_taken_meanwhile_is_refused(look: dict[str, li
 )
 def test_an_attempt_at_a_used_slice_is_refused_at_once(there: Seen) -> None:
     found = step(None, ask("2g@0"), there, there.at_ns)
-    assert found.carving is None
+    assert found.partitioning is None
     assert found.outcome is not None
     assert found.outcome.state is State.REFUSED
 
@@ -101,8 +101,8 @@ def test_an_attempt_at_a_used_slice_is_refused_at_once(there: Seen) -> None:
 def test_a_used_slice_that_stays_is_no_matter() -> None:
     look = seen(present("1g@0", has_process=True), given=[A], booked=[A])
     found = step(None, ask("1g@0", "2g@2"), look, look.at_ns)
-    assert found.carving is not None
-    assert on(found.carving, look).action == Make(spot("2g@2"))
+    assert found.partitioning is not None
+    assert on(found.partitioning, look).action == Make(spot("2g@2"))
 
 
 def test_a_layout_that_the_driver_cannot_make_is_refused_before_anything_is_destroyed() -> None:
@@ -133,26 +133,26 @@ def test_nothing_is_begun_without_an_answer_of_driver_and_kubelet() -> None:
 
 
 def test_slices_that_do_not_come_free_are_offered_again() -> None:
-    carving = under_way("1g@0", to=("2g@0",))
+    partitioning = under_way("1g@0", to=("2g@0",))
     late = seen("1g@0", at_s=100 + PATIENCE_NS / SECOND_NS, offered=[A])
-    found = on(carving, late)
-    assert found.carving is None
+    found = on(partitioning, late)
+    assert found.partitioning is None
     assert found.outcome == Outcome("a", State.REFUSED, "slices to go were not free within 30 s")
-    assert step(carving, carving.ask, None, late.at_ns) == found
+    assert step(partitioning, partitioning.ask, None, late.at_ns) == found
 
 
 def test_an_attempt_that_is_withdrawn_ends_before_the_first_cut_and_not_after_it() -> None:
-    carving = under_way("1g@0", to=("2g@0",))
+    partitioning = under_way("1g@0", to=("2g@0",))
     for other in (None, ask("3g@0", attempt="b")):
-        found = step(carving, other, seen("1g@0"), 100 * SECOND_NS)
+        found = step(partitioning, other, seen("1g@0"), 100 * SECOND_NS)
         assert found == Step(outcome=Outcome("a", State.REFUSED, "the attempt was withdrawn"))
-        cutting = done(carving)
+        cutting = done(partitioning)
         assert step(cutting, other, seen(), 100 * SECOND_NS) == Step(cutting, Make(spot("2g@0")))
 
 
 def test_the_old_slice_is_made_again_when_the_driver_refuses_the_new_one() -> None:
-    carving = done(under_way("1g@0", "1g@1", to=("2g@0",)))
-    broken = failed(carving, Make(spot("2g@0")), "Insufficient Resources")
+    partitioning = done(under_way("1g@0", "1g@1", to=("2g@0",)))
+    broken = failed(partitioning, Make(spot("2g@0")), "Insufficient Resources")
     assert on(broken, seen()).action == Make(spot("1g@0"))
     assert on(broken, seen("1g@0")).action == Make(spot("1g@1"))
     ended = on(broken, seen("1g@0", "1g@1"))
@@ -160,8 +160,8 @@ def test_the_old_slice_is_made_again_when_the_driver_refuses_the_new_one() -> No
 
 
 def test_an_old_slice_is_left_out_where_a_new_one_lies_or_the_driver_refuses_it() -> None:
-    carving = done(under_way("1g@0", "1g@2", "1g@3", to=("2g@0", "3g@4")))
-    broken = failed(carving, Make(spot("3g@4")), "Unknown Error")
+    partitioning = done(under_way("1g@0", "1g@2", "1g@3", to=("2g@0", "3g@4")))
+    broken = failed(partitioning, Make(spot("3g@4")), "Unknown Error")
     assert on(broken, seen("2g@0")).action == Make(spot("1g@2"))
     assert on(broken, seen(present("2g@0", uuids=[]))).action == Make(spot("1g@2"))
     refused = failed(broken, Make(spot("1g@2")), "Unknown Error")
@@ -170,34 +170,34 @@ def test_an_old_slice_is_left_out_where_a_new_one_lies_or_the_driver_refuses_it(
 
 
 def test_the_driver_refuses_to_destroy_a_slice() -> None:
-    carving = failed(under_way("1g@0", to=("2g@0",)), Destroy(present("1g@0")), "In use by another client")
+    partitioning = failed(under_way("1g@0", to=("2g@0",)), Destroy(present("1g@0")), "In use by another client")
     refused = Outcome("a", State.FAILED, "destroy 1g.10gb at 0: In use by another client")
-    assert on(carving, seen("1g@0")).outcome == refused
+    assert on(partitioning, seen("1g@0")).outcome == refused
     # That it is withdrawn meanwhile does not hide what became of it.
-    assert step(carving, None, seen("1g@0"), 100 * SECOND_NS).outcome == refused
+    assert step(partitioning, None, seen("1g@0"), 100 * SECOND_NS).outcome == refused
 
 
 def test_a_slice_that_is_used_between_two_cuts_is_not_destroyed() -> None:
-    carving = replace(done(under_way("1g@0", "1g@1", to=("3g@0",))), clear_ns=0)
-    found = on(carving, seen("1g@1", given=["MIG-1g@1"]))
+    partitioning = replace(done(under_way("1g@0", "1g@1", to=("3g@0",))), clear_ns=0)
+    found = on(partitioning, seen("1g@1", given=["MIG-1g@1"]))
     assert found.action is None
-    assert found.carving is not None
-    assert on(found.carving, seen("1g@1", given=["MIG-1g@1"])).action == Make(spot("1g@0"))
+    assert found.partitioning is not None
+    assert on(found.partitioning, seen("1g@1", given=["MIG-1g@1"])).action == Make(spot("1g@0"))
 
 
 def test_a_gpu_instance_without_compute_instance_is_made_whole_where_it_is_wanted() -> None:
-    carving = under_way(present("2g@0", uuids=[]), to=("2g@0",))
-    assert carving.withdrawn == frozenset()
-    assert on(carving, seen(present("2g@0", uuids=[]))).action == Make(spot("2g@0"))
+    partitioning = under_way(present("2g@0", uuids=[]), to=("2g@0",))
+    assert partitioning.withdrawn == frozenset()
+    assert on(partitioning, seen(present("2g@0", uuids=[]))).action == Make(spot("2g@0"))
 
 
 def test_a_gpu_instance_without_compute_instance_is_destroyed_where_it_is_in_the_way() -> None:
     rest = present("1g@0", uuids=[])
-    first = on(under_way(rest, to=("2g@0",)), seen(rest, at_s=101)).carving
+    first = on(under_way(rest, to=("2g@0",)), seen(rest, at_s=101)).partitioning
     assert first is not None
     assert on(first, seen(rest, at_s=101 + CLEAR_S)).action == Destroy(rest)
 
 
 def test_nobody_answers_during_a_cut() -> None:
-    carving = done(under_way("1g@0", to=("2g@0",)))
-    assert step(carving, carving.ask, None, 10**18) == Step(carving)
+    partitioning = done(under_way("1g@0", to=("2g@0",)))
+    assert step(partitioning, partitioning.ask, None, 10**18) == Step(partitioning)

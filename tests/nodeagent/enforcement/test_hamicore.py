@@ -75,12 +75,7 @@ def test_what_is_not_limited_is_not_said(of: Limits, absent: tuple[str, ...]) ->
 
 
 def head(
-    memory_mib: int = 20_000,
-    percent: int = 30,
-    *,
-    magic: int = 19_920_718,
-    major: int = 1,
-    last: int | None = None,
+    memory_mib: int = 20_000, percent: int = 30, *, magic: int = 19_920_718, major: int = 1, last: int | None = None
 ) -> bytes:
     """The head of a file as version 1.2 of the library writes it: two GPUs, and limits for sixteen."""
     said = struct.pack("<iIIiQ32xQ", magic, major, 2, 0, 0, 2)

@@ -21,10 +21,10 @@ from nodeagent.enforcement.backend import BackEnd, Tenants
 from nodeagent.enforcement.limit_files import ILL_AFTER_S, KEPT_S, LimitFiles
 from nodeagent.listener import Listener
 from nodeagent.mps.backend import SILENT_S, Mps
-from tests.nodeagent.core.mps.test_mpsnames import GPU, PIPES
-from tests.nodeagent.core.mps.test_mpsnames import POD as MPS_POD
+from tests.nodeagent.core.mps.test_mpssteps import GPU, PIPES
+from tests.nodeagent.core.mps.test_mpssteps import POD as MPS_POD
 from tests.nodeagent.enforcement.test_limiting import BOOK, MINE, OTHER, POD, entry, told
-from tests.nodeagent.mps.test_mpsedits import holding as mps_holding
+from tests.nodeagent.mps.test_mpsbackend import holding as mps_holding
 from tests.nodeagent.node import scene
 
 FILE = "moorage-limits.json"
@@ -227,7 +227,7 @@ async def test_a_cap_that_holds_no_more_is_told_also_while_no_file_can_be_writte
 @pytest.mark.parametrize(
     ("report", "why"),
     [
-        (None, "the MPS keeper does not answer"),
+        (None, "the MPS daemon does not answer"),
         (Report(why="can't be started", is_down=True), "no MPS daemon serves the node"),
         (Report(why="not ready", gone=(GPU,)), "its MPS server has ended, or does not come up"),
     ],
@@ -235,15 +235,15 @@ async def test_a_cap_that_holds_no_more_is_told_also_while_no_file_can_be_writte
 async def test_a_gpu_that_mps_serves_not_even_once_is_ill_after_a_while(
     tmp_path: Path, report: Report | None, why: str
 ) -> None:
-    """With the real back end, and a keeper at the other end of its socket, or none."""
+    """With the real back end, and an MPS daemon at the other end of its socket, or none."""
     ill: list[Mapping[str, str]] = []
-    mps = Mps(tmp_path / "keeper.sock", PIPES)
-    keeper = Listener(str(tmp_path / "keeper.sock"), read=read_wanted, say=lambda _: None)
+    mps = Mps(tmp_path / "mps-daemon.sock", PIPES)
+    mps_daemon = Listener(str(tmp_path / "mps-daemon.sock"), read=read_wanted, say=lambda _: None)
     tenants = {MPS_POD: [mps_holding(cap_mib=5_120)]}
 
     async def says(report: Report) -> None:
-        keeper.wait(0)
-        assert keeper.send(write_report(report))
+        mps_daemon.wait(0)
+        assert mps_daemon.send(write_report(report))
         await anyio.sleep(0.1)
 
     async with files(tmp_path / "cdi", tenants, mps, on_ill=ill.append):
@@ -256,22 +256,22 @@ async def test_a_gpu_that_mps_serves_not_even_once_is_ill_after_a_while(
         await says(Report((Held(Wanted(MPS_POD, GPU, 5_120, 100)),)))
         await anyio.sleep(2)
         assert ill[1:] == [{}]
-    keeper.close()
+    mps_daemon.close()
 
 
-async def test_a_keeper_that_hangs_is_named_and_not_its_daemon(tmp_path: Path) -> None:
+async def test_an_mps_daemon_that_hangs_is_named_and_not_its_control_daemon(tmp_path: Path) -> None:
     ill: list[Mapping[str, str]] = []
-    mps = Mps(tmp_path / "keeper.sock", PIPES)
-    keeper = Listener(str(tmp_path / "keeper.sock"), read=read_wanted, say=lambda _: None)
+    mps = Mps(tmp_path / "mps-daemon.sock", PIPES)
+    mps_daemon = Listener(str(tmp_path / "mps-daemon.sock"), read=read_wanted, say=lambda _: None)
     async with files(tmp_path / "cdi", {MPS_POD: [mps_holding(cap_mib=5_120)]}, mps, on_ill=ill.append) as made:
-        keeper.wait(0)
-        assert keeper.send(write_report(Report((Held(Wanted(MPS_POD, GPU, 5_120, 100)),))))
+        mps_daemon.wait(0)
+        assert mps_daemon.send(write_report(Report((Held(Wanted(MPS_POD, GPU, 5_120, 100)),))))
         await anyio.sleep(SILENT_S - 2 + ILL_AFTER_S)
         assert ill == []
         await anyio.sleep(6)
-        assert ill == [{GPU: "the MPS keeper does not answer"}]
-        assert made.troubles == {"mps": "the MPS keeper has been silent for 90 s"}
-    keeper.close()
+        assert ill == [{GPU: "the MPS daemon does not answer"}]
+        assert made.troubles == {"mps": "the MPS daemon has been silent for 90 s"}
+    mps_daemon.close()
 
 
 async def test_a_gpu_is_ill_for_tenants_that_are_there_and_for_no_others(tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ async def test_a_gpu_is_ill_for_tenants_that_are_there_and_for_no_others(tmp_pat
         assert ill == [{"GPU-a": "its server has ended"}, {}]
 
 
-async def test_what_holds_is_told_in_the_gpu_node_without_a_warden(tmp_path: Path) -> None:
+async def test_what_holds_is_told_in_the_gpu_node_without_an_enforcer(tmp_path: Path) -> None:
     back_end = Played()
     async with scene() as it:
         await it.reserve(**BOOK)

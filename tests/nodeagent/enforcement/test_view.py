@@ -23,7 +23,7 @@ from nodeagent.core.enforcement.tenants import FILE, MOST_BYTES, SOCKET, OwnShar
 from nodeagent.enforcement.view import KEPT_S, MOST_TENANTS, Viewing
 from tests.conftest import AnyioBackend
 from tests.nodeagent.node import scene
-from tests.nodeagent.played import PlayedWarden
+from tests.nodeagent.played import PlayedEnforcer
 from wire import names
 
 POD = "3f1c2a52-6d0c-4d55-9a30-3d5c7e0b6f3e"
@@ -163,6 +163,7 @@ async def test_what_a_tenant_sends_names_nobody_and_is_read_only_so_far(
         assert await it.devices(POD) == ["GPU-of-3f1c"]
 
 
+@pytest.mark.thorough
 async def test_a_tenant_that_sends_nothing_or_reads_nothing_keeps_itself_waiting_alone(short: Path) -> None:
     async with node(short) as it:
         idle = [await anyio.connect_unix(it.path(POD)) for _ in range(3)]
@@ -228,9 +229,7 @@ async def test_a_flood_of_one_tenant_is_answered_slowly_and_the_others_as_ever(s
         assert refused > 10 * answered
 
 
-async def test_sockets_come_and_go_with_tenants_and_a_folder_that_a_container_has_stays(
-    short: Path,
-) -> None:
+async def test_sockets_come_and_go_with_tenants_and_a_folder_that_a_container_has_stays(short: Path) -> None:
     async with node(short, started=False) as it:
         (short / "view" / "left-over").mkdir(parents=True)
         (short / "view" / "a-file").write_text("x")
@@ -306,20 +305,17 @@ async def test_there_are_no_more_sockets_than_a_node_can_have_pods(short: Path) 
         tasks.cancel_scope.cancel()
 
 
-async def test_an_agent_shows_what_its_books_and_its_warden_say(short: Path) -> None:
+async def test_an_agent_shows_what_its_books_and_its_enforcer_say(short: Path) -> None:
     async with scene() as it:
-        warden = PlayedWarden("GPU-a")
+        enforcer = PlayedEnforcer("GPU-a")
         entry = Entry(250_000_000, "a", "1", 0, "team/p", cap_mib=20_000)
-        annotations: dict[str, Any] = {
-            names.RESERVE_FOR_GPU_INDEX: "GPU-a",
-            names.TENANTS: render(Book({POD: entry})),
-        }
+        annotations: dict[str, Any] = {names.RESERVE_FOR_GPU_INDEX: "GPU-a", names.TENANTS: render(Book({POD: entry}))}
         await it.reserve(**annotations)
-        started = await it.start(warden, view=short / "view", view_cdi=short / "cdi")
+        started = await it.start(enforcer, tenant_view=short / "view", tenant_view_cdi=short / "cdi")
         node = Node(short)
         await node.until(POD)
-        warden.holds[POD, "GPU-a"] = 5_000
-        warden.report()
+        enforcer.holds[POD, "GPU-a"] = 5_000
+        enforcer.report()
         said: Any = json.loads((await node.ask(POD)).partition(b"\r\n\r\n")[2])
         (share,) = said["shares"]
         assert (share["device"], share["capMiB"], share["usedMiB"], share["enforced"]) == (
@@ -337,5 +333,5 @@ async def test_an_agent_shows_what_its_books_and_its_warden_say(short: Path) -> 
 
 async def test_an_agent_has_no_sockets_unless_that_is_asked_for() -> None:
     async with scene() as it:
-        await it.start(PlayedWarden("GPU-a"))
+        await it.start(PlayedEnforcer("GPU-a"))
         assert it.agent.viewing is None

@@ -11,7 +11,7 @@ from anyio.abc import TaskGroup
 from grpclib.client import Channel, UnaryStreamMethod, UnaryUnaryMethod
 from grpclib.const import Cardinality, Handler
 from grpclib.exceptions import StreamTerminatedError
-from grpclib.server import Server, Stream
+from grpclib.server import Stream
 
 from nodeagent.kubeletapi.client import BytesCodec
 from nodeagent.kubeletapi.deviceplugin import (
@@ -23,6 +23,7 @@ from nodeagent.kubeletapi.deviceplugin import (
     DeviceList,
     RegisterRequest,
 )
+from nodeagent.kubeletapi.service import ClosingServer
 
 Devices = dict[str, Device]
 
@@ -115,15 +116,13 @@ async def kubelet(folder: Path) -> AsyncIterator[Registry]:
     _clear(folder)
     async with anyio.create_task_group() as tasks:
         registry = Registry(folder, tasks)
-        server = Server([registry], codec=BytesCodec())
+        server = ClosingServer(registry)
         await server.start(path=str(folder / KUBELET_SOCKET))
         try:
             yield registry
         finally:
-            server.close()
             tasks.cancel_scope.cancel()
-            with anyio.CancelScope(shield=True):
-                await server.wait_closed()
+            await server.end()
             registry.close()
 
 

@@ -13,9 +13,8 @@ from grpclib.const import Cardinality, Handler, Status
 from grpclib.exceptions import GRPCError
 from grpclib.server import Server, Stream
 
-from nodeagent.kubeletapi import podresources
-from nodeagent.kubeletapi.client import BytesCodec
-from nodeagent.kubeletapi.podresources import Devices, PodDevices
+from nodeagent.kubeletapi import client
+from nodeagent.kubeletapi.client import BytesCodec, Devices, PodDevices
 from wire.protobuf import message, strings, text
 
 Answer = Callable[[bytes], bytes]
@@ -38,12 +37,12 @@ class PlayedKubelet:
         (name,), (namespace,) = strings(request, 1), strings(request, 2)
         for pod in self.pods:
             if (pod.namespace, pod.name) == (namespace, name):
-                return message(1, podresources.encoded(pod))
+                return message(1, client.encoded(pod))
         raise GRPCError(Status.UNKNOWN, f"pod {name} in namespace {namespace} not found")
 
     def list(self, _: bytes) -> bytes:
         self.asked.append("List")
-        return b"".join(message(1, podresources.encoded(pod)) for pod in self.pods)
+        return b"".join(message(1, client.encoded(pod)) for pod in self.pods)
 
     def allocatable(self, _: bytes) -> bytes:
         self.asked.append("GetAllocatableResources")
@@ -53,7 +52,7 @@ class PlayedKubelet:
         return b"".join(message(1, each) for each in made)
 
     def __mapping__(self) -> Mapping[str, Handler]:
-        methods = {podresources.GET: self.get, podresources.LIST: self.list, podresources.ALLOCATABLE: self.allocatable}
+        methods = {client.GET: self.get, client.LIST: self.list, client.ALLOCATABLE: self.allocatable}
         return {
             name: Handler(_handler(answer), Cardinality.UNARY_UNARY, bytes, bytes) for name, answer in methods.items()
         }

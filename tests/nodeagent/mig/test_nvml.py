@@ -13,6 +13,8 @@ import pytest
 
 from tools.nvml_stub.build import build
 
+pytestmark = pytest.mark.thorough
+
 # Each line of its input is a call, or a new state of the machine; what it returns is printed.
 _PROGRAM = """
 import dataclasses, json, sys

@@ -8,7 +8,7 @@ from pathlib import Path
 from nodeagent.core.mig_partitioning import CardSlices, NotDone, Present, Spot
 from nodeagent.mig.partitioning import Restoring, boot_id
 from tests.nodeagent.core.mig.cards import PROFILES, present
-from tests.nodeagent.core.test_restoring import DONE, GPU, asked, told
+from tests.nodeagent.core.test_reporting import DONE, GPU, asked, told
 from wire.crds.gpunode import GpuNode
 
 FOUND = GpuNode(spec=asked(("2g@0", "1g@2", "3g@4")), status=DONE)

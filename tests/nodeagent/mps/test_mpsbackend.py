@@ -1,4 +1,4 @@
-"""The back end MPS with a played keeper at the other end of a real socket."""
+"""The back end MPS with a played MPS daemon at the other end of a real socket."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -15,9 +16,54 @@ from nodeagent.core.enforcement.messages import framed
 from nodeagent.core.mps.control import Wanted
 from nodeagent.core.mps.limits import Held, Report, read_wanted, write_report
 from nodeagent.listener import Listener
-from nodeagent.mps.backend import KEPT_S, Mps
-from tests.nodeagent.core.mps.test_mpsnames import GPU, PIPES, POD
-from tests.nodeagent.mps.test_mpsedits import holding
+from nodeagent.mps.backend import KEPT_S, Mps, edits, limits_wanted
+from tests.nodeagent.core.mps.test_mpssteps import GPU, OTHER, PIPES, POD
+
+
+def holding(device: str = GPU, pod: str = POD, **more: Any) -> Tenancy:
+    return Tenancy(pod, "team/p", device, 250_000_000, 20_000, **more)
+
+
+@pytest.mark.parametrize(
+    ("what", "tenant", "found"),
+    [
+        ("nothing to limit", [holding()], None),
+        ("all compute", [holding(compute_percent=100)], None),
+        ("memory", [holding(cap_mib=20_000)], (20_000, 100)),
+        ("compute", [holding(compute_percent=30)], (0, 30)),
+        ("both", [holding(cap_mib=20_000, compute_percent=30)], (20_000, 30)),
+        ("parts whose sum is above all compute", [holding(cap_mib=1, compute_percent=120)], (1, 100)),
+        ("the mode of MPS", [holding(cap_mib=1, mode="mps")], (1, 100)),
+        ("another mode", [holding(cap_mib=1, mode="time-slicing")], None),
+        ("two GPUs", [holding(cap_mib=1), holding(OTHER, cap_mib=1)], None),
+        ("a MIG slice", [holding("MIG-5f2c1a90-0000-4000-8000-000000000001", cap_mib=1)], None),
+        ("a pod that is no UUID", [holding(pod="../x", cap_mib=1)], None),
+        ("none", [], None),
+    ],
+)
+def test_a_tenant_of_one_gpu_is_held_to_its_limits(
+    what: str, tenant: list[Tenancy], found: tuple[int, int] | None
+) -> None:
+    assert limits_wanted(tenant) == (None if found is None else Wanted(POD, GPU, *found)), what
+
+
+def test_a_container_gets_the_folder_of_its_own_namespace_and_no_other() -> None:
+    given = edits(Wanted(POD, GPU, 5_120, 30), PIPES).written()
+    folder = "/run/moorage/mps/g5f2c1a9000004000/t3f1c2a526d0c4d559a303d5c7e0b6f3e"
+    (mount,) = given["mounts"]
+    assert (mount["hostPath"], mount["containerPath"]) == (folder, folder)
+    assert {"ro", "nosuid", "nodev", "noexec"} <= set(mount["options"])
+    assert given["env"] == [
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=30",
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=5120M",
+        f"CUDA_MPS_PIPE_DIRECTORY={folder}",
+    ]
+
+
+def test_memory_that_nobody_limits_is_not_said() -> None:
+    env = edits(Wanted(POD, GPU, 0, 30), PIPES).env
+    assert set(env) == {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PIPE_DIRECTORY"}
+
 
 MINE = [holding(cap_mib=5_120, compute_percent=30)]
 WANTED = Wanted(POD, GPU, 5_120, 30)
@@ -37,7 +83,7 @@ class Both:
 
     def __post_init__(self) -> None:
         self.mps = Mps(self.path, PIPES)
-        self.keeper = self.listen()
+        self.mps_daemon = self.listen()
 
     def listen(self) -> Listener[tuple[Wanted, ...]]:
         return Listener(str(self.path), read=read_wanted, say=lambda _: None)
@@ -47,31 +93,31 @@ class Both:
 
     async def until_wanted(self, *wanted: Wanted) -> None:
         with anyio.fail_after(30):
-            while self.keeper.said != wanted:
-                self.keeper.wait(0)
+            while self.mps_daemon.said != wanted:
+                self.mps_daemon.wait(0)
                 await anyio.sleep(0.001)
 
     async def report(self, report: Report) -> None:
         """Send it, and let the agent hear it."""
         self.happened = anyio.Event()
-        assert self.keeper.send(write_report(report))
+        assert self.mps_daemon.send(write_report(report))
         with anyio.fail_after(30):
             await self.happened.wait()
 
 
 @asynccontextmanager
 async def both(path: Path) -> AsyncIterator[Both]:
-    made = Both(path / "keeper.sock")
+    made = Both(path / "mps-daemon.sock")
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(made.mps.run, made.changed)
         yield made
         tasks.cancel_scope.cancel()
-    made.keeper.close()
+    made.mps_daemon.close()
 
 
-async def test_a_tenant_is_ready_once_its_keeper_has_read_back_its_limits(tmp_path: Path) -> None:
+async def test_a_tenant_is_ready_once_its_mps_daemon_has_read_back_its_limits(tmp_path: Path) -> None:
     async with both(tmp_path) as on:
-        assert on.mps.trouble() == "no MPS keeper has reported yet"
+        assert on.mps.trouble() == "no MPS daemon has reported yet"
         on.mps.prepare({POD: MINE})
         await on.until_wanted(WANTED)
         await on.report(Report())
@@ -83,12 +129,12 @@ async def test_a_tenant_is_ready_once_its_keeper_has_read_back_its_limits(tmp_pa
         assert given.env["CUDA_MPS_PIPE_DIRECTORY"].startswith(str(PIPES))
 
 
-async def test_a_keeper_of_a_later_version_is_heard(tmp_path: Path) -> None:
+async def test_an_mps_daemon_of_a_later_version_is_heard(tmp_path: Path) -> None:
     async with both(tmp_path) as on:
         on.mps.prepare({POD: MINE})
         await on.until_wanted(WANTED)
         on.happened = anyio.Event()
-        on.keeper.send(framed({"held": [[POD, GPU, 5_120, 30, False]], "down": False, "later": {"x": 1}}))
+        on.mps_daemon.send(framed({"held": [[POD, GPU, 5_120, 30, False]], "down": False, "later": {"x": 1}}))
         with anyio.fail_after(30):
             await on.happened.wait()
         assert on.mps.is_ready(MINE)
@@ -114,19 +160,19 @@ async def test_a_cap_is_in_place_once_a_program_has_joined(tmp_path: Path) -> No
         assert on.mps.in_place({POD: MINE}) == {(POD, GPU)}
 
 
-async def test_without_its_keeper_nobody_is_ready_and_the_next_one_is_sent_all(tmp_path: Path) -> None:
+async def test_without_its_mps_daemon_nobody_is_ready_and_the_next_one_is_sent_all(tmp_path: Path) -> None:
     async with both(tmp_path) as on:
         on.mps.prepare({POD: MINE})
         await on.until_wanted(WANTED)
         await on.report(Report((Held(WANTED, was_joined=True),)))
         on.happened = anyio.Event()
-        on.keeper.close()
+        on.mps_daemon.close()
         with anyio.fail_after(30):
             await on.happened.wait()
-        assert on.mps.trouble() == "no MPS keeper: it closed the connection"
+        assert on.mps.trouble() == "no MPS daemon: it closed the connection"
         assert not on.mps.is_ready(MINE)
         assert on.mps.in_place({POD: MINE}) == ()
-        on.keeper = on.listen()
+        on.mps_daemon = on.listen()
         await on.until_wanted(WANTED)
 
 
@@ -143,14 +189,14 @@ async def test_a_tenant_that_is_kept_is_wanted_and_one_that_is_not_is_no_more(tm
 
 
 async def test_before_books_are_known_nothing_is_sent(tmp_path: Path) -> None:
-    """An empty list would have the keeper delete what containers of an agent before this one have mounted."""
+    """An empty list would have the MPS daemon delete what containers of an agent before this one have mounted."""
     async with both(tmp_path) as on:
         on.mps.tidy([], 0.0)
         for _ in range(20):
-            on.keeper.wait(0)
+            on.mps_daemon.wait(0)
             await anyio.sleep(0.001)
         await on.report(Report())
-        assert on.keeper.said is None
+        assert on.mps_daemon.said is None
         on.mps.prepare({})
         await on.until_wanted()
 
@@ -181,13 +227,13 @@ async def test_a_gpu_is_ill_while_its_server_is_away_and_while_no_daemon_serves(
         await on.report(Report(why="it does not answer", is_down=True))
         assert on.mps.ill(tenants) == {GPU: "no MPS daemon serves the node"}
         on.happened = anyio.Event()
-        on.keeper.close()
+        on.mps_daemon.close()
         with anyio.fail_after(30):
             await on.happened.wait()
-        assert on.mps.ill(tenants) == {GPU: "the MPS keeper does not answer"}
+        assert on.mps.ill(tenants) == {GPU: "the MPS daemon does not answer"}
 
 
-def test_a_gpu_without_tenants_of_mps_is_not_ill_for_want_of_a_keeper() -> None:
+def test_a_gpu_without_tenants_of_mps_is_not_ill_for_want_of_an_mps_daemon() -> None:
     it = Mps(Path("/nowhere"), PIPES)
     assert it.ill({}) == it.ill({POD: [holding()]}) == {}
     assert list(it.ill({POD: MINE})) == [GPU]

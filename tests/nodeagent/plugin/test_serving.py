@@ -15,8 +15,6 @@ from grpclib.exceptions import GRPCError
 from typing_extensions import override
 
 from nodeagent.core.devices import Slices
-from nodeagent.core.plugin.health import Look, State
-from nodeagent.core.plugin.offer import Fault
 from nodeagent.core.plugin.settings import Mistake
 from nodeagent.kubeletapi.deviceplugin import (
     AllocateRequest,
@@ -31,7 +29,7 @@ from nodeagent.plugin.ports import Intervals, Pace, Places, Sources, Unreadable
 from tests.conftest import AnyioBackend
 from tests.nodeagent.core.machine import card, uuid
 from tests.nodeagent.kubeletapi.kubelets import kubelet
-from tests.nodeagent.kubeletapi.test_service import Fixed
+from tests.nodeagent.kubeletapi.test_client import Fixed
 from tests.nodeagent.machines import EmulatedMachine, Heard
 
 GPU = "nvidia.com/gpu"
@@ -188,21 +186,6 @@ async def test_it_comes_back_when_its_socket_was_removed(node: Node) -> None:
         assert (await registry.next()).resource == GPU
 
 
-async def test_illness_and_recovery_are_listed(node: Node) -> None:
-    node.configure("moorage: {healingSeconds: 1}")
-    async with kubelet(node.plugins) as registry, node.plugin():
-        plugin = await registry.next()
-        assert await plugin.healthy() == BOTH
-        node.machine.looks[uuid(0)] = Look(driver="1", processes=4)
-        node.machine.strike(Fault(card=uuid(0), xid=94, driver="1"))
-        assert await plugin.healthy() == {uuid(0): False, uuid(1): True}
-        with pytest.raises(GRPCError, match="is ill"):
-            await plugin.call("Allocate", AllocateRequest(((uuid(0),),)).encode())
-        node.machine.looks[uuid(0)] = Look(driver="1", processes=0)
-        await plugin.until(lambda devices: devices == BOTH)
-        await node.heard.until(lambda: node.heard.states[uuid(0)].state is State.WELL)
-
-
 async def test_a_card_that_vanished_is_ill_and_stays_so_after_a_restart_of_the_plugin(node: Node) -> None:
     lost = {uuid(0): True, uuid(1): False}
     async with kubelet(node.plugins) as registry, node.plugin():
@@ -245,17 +228,6 @@ async def test_all_cards_are_ill_while_the_driver_hangs(node: Node) -> None:
         await plugin.until(lambda devices: devices == BOTH)
 
 
-async def test_a_card_that_is_out_comes_back_by_an_administrators_word(node: Node) -> None:
-    node.configure("moorage: {healingSeconds: 1}")
-    node.machine.looks[uuid(0)] = Look(remap_failed=True)
-    async with kubelet(node.plugins) as registry, node.plugin():
-        plugin = await registry.next()
-        assert await plugin.healthy() == {uuid(0): False, uuid(1): True}
-        node.machine.looks.clear()
-        node.cleared = {uuid(0)}
-        await plugin.until(lambda devices: devices == BOTH)
-
-
 async def test_a_new_file_changes_the_resources_and_a_bad_one_keeps_the_last(node: Node) -> None:
     async with kubelet(node.plugins) as registry, node.plugin():
         assert (await registry.next()).resource == GPU
@@ -268,16 +240,6 @@ async def test_a_new_file_changes_the_resources_and_a_bad_one_keeps_the_last(nod
         given = await shared.call("Allocate", AllocateRequest(((f"{uuid(0)}::1",),)).encode())
         assert AllocateResponse.decode(given).containers[0].environment == {"NVIDIA_VISIBLE_DEVICES": uuid(0)}
         assert [one.name for one in node.plugins.glob("moorage*")] == ["moorage-agent-shared.sock"]
-
-
-async def test_more_replicas_are_listed_without_registering_again(node: Node) -> None:
-    node.configure(SHARED)
-    async with kubelet(node.plugins) as registry, node.plugin():
-        plugin = await registry.next()
-        assert len(await plugin.healthy()) == 4
-        node.configure(SHARED.replace("replicas: 2", "replicas: 3"))
-        await plugin.until(lambda devices: len(devices) == 6)
-        assert len(registry.endpoints) == 1
 
 
 @pytest.mark.parametrize("known", [{GPU}, None])
@@ -373,14 +335,6 @@ async def test_notes_say_what_has_no_effect(node: Node) -> None:
     assert node.heard.notes == ["sharing.timeSlicing.resources[0]: this node has no such device of nvidia.com/gpu"]
 
 
-async def test_a_card_that_comes_is_listed(node: Node) -> None:
-    async with kubelet(node.plugins) as registry, node.plugin():
-        plugin = await registry.next()
-        assert await plugin.healthy() == BOTH
-        node.machine.cards.append(card(2))
-        assert await plugin.healthy() == {**BOTH, uuid(2): True}
-
-
 async def test_the_nodes_labels_are_told_unless_the_file_takes_them_back(node: Node) -> None:
     async with kubelet(node.plugins), node.plugin():
         await node.heard.until(lambda: node.heard.labels.get("nvidia.com/gpu.count") == "2")
@@ -388,13 +342,6 @@ async def test_the_nodes_labels_are_told_unless_the_file_takes_them_back(node: N
         await node.heard.until(lambda: node.heard.labels.get("nvidia.com/gpu.replicas") == "2")
         node.configure("moorage: {labels: false}")
         await node.heard.until(lambda: node.heard.labels == {})
-
-
-async def test_a_resource_that_the_file_has_no_more_is_withdrawn(node: Node) -> None:
-    async with kubelet(node.plugins) as registry, node.plugin():
-        await registry.next()
-        node.configure(SHARED)
-        await node.heard.until(lambda: node.heard.withdrawals == [GPU])
 
 
 async def test_a_file_that_can_not_be_named_is_refused_and_the_last_one_goes_on(node: Node) -> None:

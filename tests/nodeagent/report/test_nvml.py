@@ -14,6 +14,8 @@ from nodeagent.report.nvml import numa_node
 from reservation.device import Device, Unreadable
 from tools.nvml_stub.build import build
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).parents[3]
 _READ = "from nodeagent.report import nvml; print(repr(nvml.read()))"
 

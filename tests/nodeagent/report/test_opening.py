@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from nodeagent.core.devices import Card
-from nodeagent.report.books import Opening
+from nodeagent.report.devices import Opening
 from wire import names
 from wire.core import Pod
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from podgrouper.core import kueue, owner_chain
-from podgrouper.core.case import Case
 from podgrouper.core.kinds import kind_of
+from podgrouper.core.rule_input import Case
 from tests.podgrouper.objects import chained, obj, pod
 
 

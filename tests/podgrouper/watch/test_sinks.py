@@ -50,6 +50,7 @@ def kept(pod: SeenPod | str) -> SeenPod:
     return pod
 
 
+@pytest.mark.thorough
 async def test_pods_with_thousands_of_labels_take_as_much_as_others() -> None:
     usual, attacked = View(), View()
     usual_sink, sink = PodSink(usual), PodSink(attacked)
@@ -61,6 +62,7 @@ async def test_pods_with_thousands_of_labels_take_as_much_as_others() -> None:
     assert sizeof(attacked) < sizeof(usual) + 450 * LISTED_BYTES < 2 * MIB
 
 
+@pytest.mark.thorough
 async def test_a_list_of_pods_with_thousands_of_labels_takes_as_much_as_others() -> None:
     view = View()
     sink = PodSink(view)

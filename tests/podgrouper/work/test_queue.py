@@ -8,10 +8,12 @@ from collections import Counter
 from collections.abc import Sequence
 
 import anyio
+import pytest
 
-from kube.client.backoff import BackoffRange
+from kube.client.retry import BackoffRange
 from podgrouper.core.projection import Key
 from podgrouper.work.queue import Backlog
+from podgrouper.work.unit import Places
 
 
 def key(name: str, namespace: str = "") -> Key:
@@ -80,6 +82,26 @@ async def test_a_key_that_fails_is_tried_ever_more_rarely_and_no_sooner_because_
     assert all(gap >= 1.0 + 0.5 * min(60, 2**number) for number, gap in enumerate(gaps))
     assert max(gaps) <= 61.0
     assert bench.backlog.failures(A) == len(starts)
+
+
+async def test_a_key_that_fails_is_tried_at_once_when_it_is_edited_and_then_no_more_often_than_before() -> None:
+    bench = Bench(failing=[A])
+
+    async def edit() -> None:
+        for wait_s in (100.3, 0.4, 400.0):
+            await anyio.sleep(wait_s)
+            bench.backlog.edited(A)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(edit)
+        await bench.run(A, seconds=3600)
+    starts = [at for key, at in bench.begun if key == A]
+    began = bench.begun[0][1]
+    # The second edit comes while the first one is worked on.
+    assert [at - began for at in starts if 100 < at - began < 102.5 or 500 < at - began < 501] == pytest.approx(
+        [100.3, 101.3, 500.7], abs=0.01
+    )
+    assert len(starts) <= 130
 
 
 async def test_failures_in_a_row_are_forgotten_with_a_success() -> None:
@@ -167,3 +189,40 @@ async def test_namespaces_take_turns() -> None:
     await bench.run(*keys, seconds=60)
     assert [one for one, _ in bench.begun[:4]] == [keys[0], key("x", "small"), keys[1], key("y", "small")]
     assert len(bench.begun) == 52
+
+
+# Places in flight have a share a namespace.
+
+
+async def test_a_namespace_has_a_quarter_of_the_places_and_those_who_wait_are_in_nobodys_way() -> None:
+    places = Places(32)
+    now: Counter[str] = Counter()
+    done: Counter[str] = Counter()
+
+    async def write(namespace: str, seconds: float) -> None:
+        async with places.of(namespace):
+            now[namespace] += 1
+            assert now[namespace] <= 8
+            assert now.total() <= 32
+            await anyio.sleep(seconds)
+            now[namespace] -= 1
+            done[namespace] += 1
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(1000):
+            tasks.start_soon(write, "slow", 3600.0)
+        await anyio.sleep(1)
+        assert now == {"slow": 8}
+        for number in range(80):
+            tasks.start_soon(write, f"quick-{number % 3}", 1.0)
+        await anyio.sleep(4.5)
+        assert sum(done.values()) == 80
+        tasks.cancel_scope.cancel()
+
+
+async def test_places_of_namespaces_that_wait_for_none_are_not_kept() -> None:
+    places = Places(4)
+    for number in range(100):
+        async with places.of(f"ns-{number}"):
+            assert len(places) == 1
+    assert len(places) == 0

@@ -5,14 +5,13 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from runtime.metrics.registry import Registry
-from runtime.metrics.scheduler import ExplainCounted
+from runtime.metrics.scheduler import ExplainMetrics
 from tests.runtime.metrics.exposed import values
 from tests.ui.explain.test_answering import whole
 from tests.ui.page.reviews import Reviewer
 from ui.explain.explanation import Whole
-from ui.explain.questions import Asked, Unanswered
-from ui.explain.server import Answering, Rights
-from ui.explain.turns import Budget
+from ui.explain.server import Answering, Budget, Rights
+from ui.explain.views import Asked, Unanswered
 
 MAY = frozenset({("get pods", "team")})
 DURATION = "moorage_explain_duration_seconds_count"
@@ -43,7 +42,7 @@ async def test_each_question_is_counted_by_its_outcome(
     registry = Registry()
     server = Reviewer({"token": "user"}, {"user": MAY})
     server.is_broken = is_broken
-    answering = Answering(explain, Rights(server.api()), ExplainCounted(registry))
+    answering = Answering(explain, Rights(server.api()), ExplainMetrics(registry).take)
     answering.is_in_step = is_read
     assert values(registry, DURATION) == NONE
     with anyio.fail_after(60):
@@ -55,7 +54,7 @@ async def test_each_question_is_counted_by_its_outcome(
 async def test_each_slice_is_counted() -> None:
     registry = Registry()
     worked = iter((0.0, 0.03, 1.0, 1.3))
-    budget = Budget(worked_s=lambda: next(worked), observer=ExplainCounted(registry))
+    budget = Budget(worked_s=lambda: next(worked), emit=ExplainMetrics(registry).take)
     for _ in range(2):
         with budget.slice():
             pass

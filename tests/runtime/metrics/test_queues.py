@@ -22,15 +22,11 @@ from simulator.clock import VirtualClock
 from simulator.components import Parts
 from simulator.nodes import shape
 from simulator.world import World, WorldSettings
-from tests.conftest import AnyioBackend
 from tests.runtime.metrics.exposed import every_sample_once, value, values
 from tests.scheduler.conditions.queues import FREE, create_queue, gpus, use
 from tests.scheduler.stage import settle
 
-
-@pytest.fixture(scope="module")
-def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
-    return virtual_anyio_backend
+VIRTUAL_TIME = True
 
 
 class Scraped:
@@ -49,7 +45,7 @@ class Scraped:
     def _make(self, api: Api, **given: Any) -> Scheduler:
         made = Scheduler(api, **given)
         self.registry = Registry()
-        show_queues(self.registry, made.standing)
+        show_queues(self.registry, made.state)
         return made
 
     def of(self, name: str, queue: str, display_name: str = "") -> float | None:

@@ -57,6 +57,7 @@ async def test_without_an_address_nothing_is_served_nor_looked_at(registry: Regi
     assert registry.metrics == []
 
 
+@pytest.mark.thorough
 async def test_a_loop_that_was_held_up_is_seen_to_have_been_late(registry: Registry, base: str) -> None:
     assert base
     await anyio.lowlevel.checkpoint()

@@ -14,9 +14,9 @@ from tests.cli.given import options
 ROOT = Path(__file__).parents[3]
 _LOADED = """
 import sys
-from cli import main
-from cli.starting import process_of
-main._parser(["node-agent"]).parse_args(["node-agent"])
+from cli.commands import program_parser
+from cli.components import process_of
+program_parser().parse_args(["node-agent"])
 process_of("node-agent")
 print(*{name.partition(".")[0] for name in sys.modules})
 """
@@ -26,19 +26,25 @@ def test_the_node_is_told_by_the_environment_as_the_chart_does() -> None:
     told = settings(options("node-agent", [], {"MOORAGE_NODE_AGENT_NODE_NAME": "node-a"}))
     assert (told.node, told.version) == ("node-a", VERSION)
     assert told.cap_all is False
-    assert str(told.pod_resources) == "/var/lib/kubelet/pod-resources/kubelet.sock"
+    assert str(told.pod_resources_socket) == "/var/lib/kubelet/pod-resources/kubelet.sock"
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         ([], "--node-name: missing; give the name of the Node"),
-        (["--node-name=n", "--cap-all"], "--cap-all: nobody caps without a warden; give --warden-socket"),
-        (["--node-name=n", "--compat-metrics=hami"], "--compat-metrics: nothing is measured without a warden"),
-        (["--node-name=n", "--compat-metrics=hami, dcgm"], "--compat-metrics dcgm: allowed are hami and metagpu"),
-        (["--node-name=n", "--tenant-view=/v"], "--tenant-view: use is known from a warden; give --warden-socket"),
         (
-            ["--node-name=n", "--warden-socket=/w", f"--tenant-view=/{'v' * 60}"],
+            ["--node-name=n", "--cap-all"],
+            "--cap-all: nobody caps without a memory enforcer; give --memory-enforcer-socket",
+        ),
+        (["--node-name=n", "--compat-metrics=hami"], "--compat-metrics: only a memory enforcer measures use"),
+        (["--node-name=n", "--compat-metrics=hami, dcgm"], "--compat-metrics dcgm: allowed are hami and metagpu"),
+        (
+            ["--node-name=n", "--tenant-view=/v"],
+            "--tenant-view: use is known from a memory enforcer; give --memory-enforcer-socket",
+        ),
+        (
+            ["--node-name=n", "--memory-enforcer-socket=/w", f"--tenant-view=/{'v' * 60}"],
             "--tenant-view: 61 bytes; use a path of 58",
         ),
         (["--node-name=n", "--hami-core=libvgpu.so"], "--hami-core libvgpu.so: containers mount it; give an absolute"),
@@ -49,8 +55,8 @@ def test_the_node_is_told_by_the_environment_as_the_chart_does() -> None:
         ),
         (["--node-name=n", "--mps-pipes=mps"], "--mps-pipes mps: containers mount it; give an absolute path"),
         (
-            ["--node-name=n", "--mps-keeper=/k", "--hami-core=/l.so"],
-            "--mps-keeper: a tenant is limited by one back end",
+            ["--node-name=n", "--mps-daemon=/k", "--hami-core=/l.so"],
+            "--mps-daemon: a tenant is limited by one back end",
         ),
         (["--node-name=n", "--limits=limits"], "--limits limits: containers mount it; give an absolute path"),
         (["--node-name=n", "--traces-endpoint=http://otel:4318"], "--traces-endpoint: the node agent sends no traces"),
@@ -62,15 +68,17 @@ def test_what_the_agent_can_not_do_without_and_does_not_do_is_refused(arguments:
 
 
 def test_tenants_have_no_sockets_unless_that_is_asked_for() -> None:
-    assert settings(options("node-agent", ["--node-name=n"])).view is None
-    told = settings(options("node-agent", ["--node-name=n", "--warden-socket=/w", "--tenant-view=/run/moorage/view"]))
-    assert (str(told.view), str(told.view_cdi)) == ("/run/moorage/view", "/var/run/cdi")
+    assert settings(options("node-agent", ["--node-name=n"])).tenant_view is None
+    told = settings(
+        options("node-agent", ["--node-name=n", "--memory-enforcer-socket=/w", "--tenant-view=/run/moorage/view"])
+    )
+    assert (str(told.tenant_view), str(told.tenant_view_cdi)) == ("/run/moorage/view", "/var/run/cdi")
 
 
 def test_tenants_are_not_limited_by_mps_unless_that_is_asked_for() -> None:
-    assert settings(options("node-agent", ["--node-name=n"])).mps_keeper is None
-    told = settings(options("node-agent", ["--node-name=n", "--mps-keeper=/run/k.sock"]))
-    assert (told.mps_keeper, told.mps_pipes) == (Path("/run/k.sock"), Path("/run/moorage/mps"))
+    assert settings(options("node-agent", ["--node-name=n"])).mps_daemon is None
+    told = settings(options("node-agent", ["--node-name=n", "--mps-daemon=/run/k.sock"]))
+    assert (told.mps_daemon, told.mps_pipes) == (Path("/run/k.sock"), Path("/run/moorage/mps"))
 
 
 def test_tenants_are_not_limited_by_a_library_unless_that_is_asked_for() -> None:
@@ -92,6 +100,7 @@ def test_the_device_plugin_is_off_unless_it_is_asked_for() -> None:
         options("node-agent", ["--device-plugin=nvidia"])
 
 
+@pytest.mark.thorough
 def test_it_loads_no_other_component_and_no_driver() -> None:
     """One runs on each node: 50 MiB, where all of them and pynvml took 66."""
     done = subprocess.run(

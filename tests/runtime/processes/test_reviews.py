@@ -13,7 +13,7 @@ from admission.review import PodAdmission
 from admission.server import ADOPT_PATH, MUTATE_PATH, VALIDATE_PATH, Endpoint, WebhookServer
 from admission.settings import Settings
 from runtime.metrics.registry import Registry
-from runtime.processes.admission import WEBHOOKS, ReviewsCounted
+from runtime.processes.admission import WEBHOOKS, ReviewMetrics
 from tests.admission.pods import half, pod, review
 from tests.runtime.metrics.exposed import values
 from wire import names
@@ -41,7 +41,7 @@ async def test_each_review_is_counted_by_its_webhook_and_answer(
         Endpoint(host="127.0.0.1", port=0),
         shown,
         is_ready=lambda: True,
-        observer=ReviewsCounted(registry),
+        emit=ReviewMetrics(registry).take,
     )
     with anyio.fail_after(60):
         async with TestClient(TestServer(server.app())) as client:

@@ -2,15 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from cli.main import _parser
+from cli.commands import program_parser
 from gpu.container_devices import Cdi
 from runtime.processes import scheduler
 from runtime.text import BadInput
 from scheduler.core.model.pod_class import Weights
-from scheduler.core.model.preemption import Method, RoomSettings
+from scheduler.core.model.preemption import Method, PreemptionSettings
 from scheduler.core.model.settings import NodePool, own_name
-from scheduler.core.queues.cron import parsed
-from scheduler.core.queues.use_over_time import UsePeriod
+from scheduler.core.queues.use_over_time import UsePeriod, parsed
 from scheduler.settings import ScalingSettings, UseSource
 from tests.cli.given import options
 
@@ -19,13 +18,13 @@ FLAG = "--default-staleness-grace-period"
 
 @pytest.mark.parametrize(("given", "grace_s"), [([], 60.0), ([FLAG, "90s"], 90.0), ([f"{FLAG}=1m"], 60.0)])
 def test_how_long_a_broken_gang_is_left_alone_is_said_by_kais_flag(given: list[str], grace_s: float) -> None:
-    assert scheduler.settings(options("scheduler", given)).broken_gang_s == grace_s
+    assert scheduler.settings(options("scheduler", given)).staleness_grace_s == grace_s
 
 
 @pytest.mark.parametrize("value", ["", "soon", "0s", "-1s", "1d"])
 def test_a_time_that_is_none_is_refused_in_one_line(value: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        _parser().parse_args(["scheduler", f"{FLAG}={value}"])
+        program_parser().parse_args(["scheduler", f"{FLAG}={value}"])
     assert ended.value.code == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert f"argument {FLAG}: {value!r} is " in line
@@ -43,9 +42,12 @@ def test_a_time_that_is_none_is_refused_in_one_line(value: str, capsys: pytest.C
         (["--cluster-autoscaling", "--scaling-pod-image", "i"], ScalingSettings(image="i")),
         (
             ["--cluster-autoscaling", "--gpu-memory-to-fraction-ratio", "0.25"],
-            ScalingSettings(memory_nano=250_000_000),
+            ScalingSettings(memory_to_fraction_ratio_nano=250_000_000),
         ),
-        (["--cluster-autoscaling", "--gpu-memory-to-fraction-ratio=1"], ScalingSettings(memory_nano=1_000_000_000)),
+        (
+            ["--cluster-autoscaling", "--gpu-memory-to-fraction-ratio=1"],
+            ScalingSettings(memory_to_fraction_ratio_nano=1_000_000_000),
+        ),
     ],
 )
 def test_autoscaling_is_off_unless_it_is_asked_for(given: list[str], scaling: ScalingSettings | None) -> None:
@@ -69,18 +71,18 @@ def test_limits_need_not_be_enforced_unless_it_is_asked_for(given: list[str], is
 @pytest.mark.parametrize(
     ("given", "room"),
     [
-        ([], RoomSettings()),
-        (["--default-preempt-min-runtime=5m"], RoomSettings(preempt_min_ns=300_000_000_000)),
-        (["--default-reclaim-min-runtime=90s"], RoomSettings(reclaim_min_ns=90_000_000_000)),
-        (["--reclaim-resolve-method=queue"], RoomSettings(reclaim_method=Method.QUEUE)),
-        (["--reclaimer-saturation-multiplier=1500"], RoomSettings(multiplier_milli=1500)),
-        (["--stuck-in-releasing-threshold=30s"], RoomSettings(leaving_ns=30_000_000_000)),
-        (["--room-interval=1s"], RoomSettings(every_ns=1_000_000_000)),
-        (["--longest-victim-grace-period=1h"], RoomSettings(longest_grace_s=3600)),
+        ([], PreemptionSettings()),
+        (["--default-preempt-min-runtime=5m"], PreemptionSettings(preempt_min_runtime_ns=300_000_000_000)),
+        (["--default-reclaim-min-runtime=90s"], PreemptionSettings(reclaim_min_runtime_ns=90_000_000_000)),
+        (["--reclaim-resolve-method=queue"], PreemptionSettings(reclaim_resolve_method=Method.QUEUE)),
+        (["--reclaimer-saturation-multiplier=1500"], PreemptionSettings(saturation_multiplier_milli=1500)),
+        (["--stuck-in-releasing-threshold=30s"], PreemptionSettings(releasing_threshold_ns=30_000_000_000)),
+        (["--preemption-interval=1s"], PreemptionSettings(interval_ns=1_000_000_000)),
+        (["--longest-victim-grace-period=1h"], PreemptionSettings(longest_victim_grace_s=3600)),
     ],
 )
-def test_what_is_chosen_about_preemption_reaches_decisions(given: list[str], room: RoomSettings) -> None:
-    assert scheduler.settings(options("scheduler", given)).decisions.room == room
+def test_what_is_chosen_about_preemption_reaches_decisions(given: list[str], room: PreemptionSettings) -> None:
+    assert scheduler.settings(options("scheduler", given)).decisions.preemption_settings == room
 
 
 @pytest.mark.parametrize(
@@ -103,7 +105,7 @@ def test_what_is_chosen_about_preferences_reaches_decisions(given: list[str], we
 @pytest.mark.parametrize("value", ["101", "-1", "1.5", "much"])
 def test_a_weight_that_is_none_is_refused_in_one_line(value: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        _parser().parse_args(["scheduler", f"--soft-spread-weight={value}"])
+        program_parser().parse_args(["scheduler", f"--soft-spread-weight={value}"])
     (line,) = capsys.readouterr().err.splitlines()
     assert f"argument --soft-spread-weight: {value!r} is not a whole number from 0 to 100" in line
 
@@ -154,7 +156,7 @@ def test_use_over_time_counts_only_where_a_window_is_given(given: list[str], per
                 "--queue-use-query-timeout=1.5s",
                 "--queue-use-query-resolution=5m",
             ],
-            UseSource(url="https://p", fetch_s=30, stale_s=120, timeout_s=1.5, resolution_s=300),
+            UseSource(url="https://p", fetch_s=30, staleness_period_s=120, timeout_s=1.5, resolution_s=300),
         ),
     ],
 )
@@ -169,7 +171,7 @@ def test_an_address_of_prometheus_that_is_none_is_refused(
     url: str, why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
-        _parser().parse_args(["scheduler", "--queue-use-prometheus", url])
+        program_parser().parse_args(["scheduler", "--queue-use-prometheus", url])
     (line,) = capsys.readouterr().err.splitlines()
     assert why in line
     assert "secret" not in line
@@ -177,7 +179,7 @@ def test_an_address_of_prometheus_that_is_none_is_refused(
 
 def test_a_cron_expression_that_names_no_time_is_refused_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        _parser().parse_args(["scheduler", "--queue-use-window-cron", "0 0 31 2 *"])
+        program_parser().parse_args(["scheduler", "--queue-use-window-cron", "0 0 31 2 *"])
     (line,) = capsys.readouterr().err.splitlines()
     assert "'0 0 31 2 *' names no time" in line
 
@@ -191,7 +193,7 @@ def test_a_ratio_that_is_no_part_of_a_device_is_refused_in_one_line(
     ratio: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        _parser().parse_args(["scheduler", f"--gpu-memory-to-fraction-ratio={ratio}"])
+        program_parser().parse_args(["scheduler", f"--gpu-memory-to-fraction-ratio={ratio}"])
     assert ended.value.code == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert f"argument --gpu-memory-to-fraction-ratio: {ratio!r} is not a number above 0 and at most 1" in line
@@ -215,7 +217,7 @@ def test_the_inspect_api_is_served_nowhere_unless_an_address_is_given(
 @pytest.mark.parametrize("value", ["", "12345", "localhost", "::1:80", "h:0", "h:65536", "h:80a", "h:", "h:\uff11"])
 def test_an_address_that_is_none_is_refused_in_one_line(value: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        _parser().parse_args(["scheduler", f"--inspect-address={value}"])
+        program_parser().parse_args(["scheduler", f"--inspect-address={value}"])
     assert ended.value.code == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert f"argument --inspect-address: {value!r}" in line
@@ -228,7 +230,7 @@ def test_the_inspect_api_counts_in_the_unit_that_is_said(given: list[str], unit_
 
 @pytest.mark.parametrize(("given", "expected"), [([], False), (["--workloads-are-grouped"], True)])
 def test_pods_of_jobs_wait_for_pod_groups_where_workloads_are_grouped(given: list[str], expected: bool) -> None:
-    assert scheduler.settings(options("scheduler", given)).decisions.are_grouped is expected
+    assert scheduler.settings(options("scheduler", given)).decisions.workloads_are_grouped is expected
 
 
 @pytest.mark.parametrize("cpu", ["binpack", "priced"])
@@ -259,7 +261,7 @@ def test_which_node_pool_is_said_by_kais_flags_and_names_the_lease(
 @pytest.mark.parametrize("value", ["A", "a_b", "a.b", "-a", "a-", "a" * 41, "a b"])
 def test_a_pool_whose_name_can_be_part_of_no_name_is_refused(value: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        _parser().parse_args(["scheduler", f"--partition-label-value={value}"])
+        program_parser().parse_args(["scheduler", f"--partition-label-value={value}"])
     assert ended.value.code == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert f"argument --partition-label-value: {value!r} is not at most 40 lower-case letters" in line

@@ -73,6 +73,7 @@ def test_a_text_is_cut_since_what_waits_is_counted_by_spans(collector: Collector
     assert sent.error == long[: exporter.LONGEST]
 
 
+@pytest.mark.thorough
 def test_spans_are_sent_without_being_asked_for_within_seconds(collector: Collector) -> None:
     sink = exporting_to(collector.url)
     for _ in range(3):

@@ -4,47 +4,33 @@ import logging
 
 import anyio
 import pytest
-from typing_extensions import override
 
 from scheduler.background.loops import Recounting
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.table import GPUS
-from scheduler.telemetry.observer import Unobserved
+from scheduler.telemetry.events import LedgerDiffers, SchedulerEvent
 from scheduler.watch.cache import Cache
-from tests.conftest import AnyioBackend
 from tests.scheduler.core.objects import feed, node, pod
 
-
-@pytest.fixture(scope="module")
-def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
-    return virtual_anyio_backend
+VIRTUAL_TIME = True
 
 
-class Told(Unobserved):
-    def __init__(self) -> None:
-        self.differences = 0
-
-    @override
-    def ledger_differs(self) -> None:
-        self.differences += 1
-
-
-def made(nodes: int) -> tuple[Cache, Told]:
+def made(nodes: int) -> tuple[Cache, list[SchedulerEvent]]:
     cache = Cache(Cluster(Settings()))
     feed(cache.cluster, *(node(f"n{number:03}", gpus=4) for number in range(nodes)), pod("w", gpus=1, bound_to="n003"))
     cache.cluster.refresh()
-    return cache, Told()
+    return cache, []
 
 
 async def test_a_ledger_that_is_right_is_left_alone() -> None:
     cache, told = made(40)
     generation = cache.cluster.generation
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(Recounting(cache, told).run)
+        tasks.start_soon(Recounting(cache, told.append).run)
         await anyio.sleep(60)
         tasks.cancel_scope.cancel()
-    assert (told.differences, cache.cluster.generation) == (0, generation)
+    assert (told, cache.cluster.generation) == ([], generation)
 
 
 @pytest.mark.parametrize("name", ["n000", "n003", "n039"])
@@ -56,10 +42,10 @@ async def test_a_row_that_is_wrong_is_found_on_whatever_node_told_and_mended(
     ledger.table.free[GPUS, ledger.row_of[name]] += 1
     with caplog.at_level(logging.ERROR):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(Recounting(cache, told).run)
+            tasks.start_soon(Recounting(cache, told.append).run)
             await anyio.sleep(3.5)
             tasks.cancel_scope.cancel()
-    assert told.differences == 1
+    assert told == [LedgerDiffers()]
     assert f"node {name}: nvidia.com/gpu free is" in caplog.text
     cache.cluster.refresh()
     assert cache.cluster.validate() == []
@@ -73,25 +59,25 @@ async def test_a_round_begins_ten_seconds_after_the_one_before_and_not_before_th
     cache, told = made(nodes)
     ledger, first_round_s = cache.cluster.ledger, -(-nodes // 16) + 0.5
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(Recounting(cache, told).run)
+        tasks.start_soon(Recounting(cache, told.append).run)
         await anyio.sleep(first_round_s)
         ledger.table.free[GPUS, ledger.row_of[max(ledger.row_of)]] += 1
         await anyio.sleep(mended_s - 1 - first_round_s)
-        assert told.differences == 0
+        assert told == []
         await anyio.sleep(1)
-        assert told.differences == 1
+        assert told == [LedgerDiffers()]
         tasks.cancel_scope.cancel()
 
 
 async def test_a_node_that_is_to_be_counted_anyway_is_not_judged_before() -> None:
     cache, told = made(2)
     feed(cache.cluster, pod("late", gpus=2, bound_to="n001"))
-    recounting = Recounting(cache, told)
+    recounting = Recounting(cache, told.append)
     recounting.look()
-    assert told.differences == 0
+    assert told == []
 
 
 async def test_without_nodes_there_is_nothing_to_count() -> None:
     cache, told = made(0)
-    Recounting(cache, told).look()
-    assert told.differences == 0
+    Recounting(cache, told.append).look()
+    assert told == []

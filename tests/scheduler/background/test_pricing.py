@@ -24,16 +24,10 @@ from simulator import manifests
 from simulator.clock import VirtualClock
 from simulator.nodes import shape
 from simulator.world import World, WorldSettings
-from tests.conftest import AnyioBackend
 from tests.scheduler.core.objects import bound, feed, next_rv, node, pod, reservation
 
 NANO = 1_000_000_000
 _SETTINGS = PricingSettings()
-
-
-@pytest.fixture(scope="module")
-def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
-    return virtual_anyio_backend
 
 
 def _cluster() -> Cluster:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scheduler.background.prometheus import queries
+from scheduler.background.queue_use import queries
 from scheduler.core.queues.use_over_time import UsePeriod, Window
-from tools.alertprogram import ensure
+from tools.goprogram import ALERTTEST
 
 pytestmark = pytest.mark.helm
 
@@ -55,7 +55,7 @@ def evaluated(folder: Path, period: UsePeriod, minutes: int, expected: Mapping[s
     }
     written = {"rule_files": [str(rules)], "evaluation_interval": "1m", "tests": [test]}
     tests.write_text(yaml.safe_dump(written))
-    done = subprocess.run([ensure(), rules, tests], capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run([ALERTTEST.ensure(), rules, tests], capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode in {0, 1}, done.stderr
     return done.stdout
 
@@ -70,7 +70,7 @@ def evaluated(folder: Path, period: UsePeriod, minutes: int, expected: Mapping[s
         (UsePeriod(window_s=2 * HOUR, half_life_s=HOUR // 2), 119, {"a": "0.500", "b": "0.050", "top": "0.550"}),
         # Samples of 59 minutes, of 29 of which team b used something.
         (
-            UsePeriod(window_s=24 * HOUR, window=Window.TUMBLING, begins_s=30 * MINUTE),
+            UsePeriod(window_s=24 * HOUR, window=Window.TUMBLING, window_start_s=30 * MINUTE),
             89,
             {"a": "0.500", "b": "0.123", "top": "0.623"},
         ),

@@ -28,8 +28,7 @@ async def storage(world: World) -> AsyncIterator[ClaimBinding]:
         await made.api.patch(NODES, node, {"metadata": {"labels": {names.ZONE_LABEL: node}}})
     for name, provisioner in ((FAST, "disk.csi.example"), (SLOW, names.NO_PROVISIONER)):
         await made.api.create(
-            STORAGE_CLASSES,
-            {"metadata": {"name": name}, "provisioner": provisioner, "volumeBindingMode": WAITS},
+            STORAGE_CLASSES, {"metadata": {"name": name}, "provisioner": provisioner, "volumeBindingMode": WAITS}
         )
     yield made
 
@@ -64,11 +63,7 @@ async def create_claim(
         PERSISTENT_VOLUME_CLAIMS,
         {
             "metadata": {"name": name},
-            "spec": {
-                "accessModes": [mode],
-                "storageClassName": of,
-                "resources": {"requests": {"storage": size}},
-            },
+            "spec": {"accessModes": [mode], "storageClassName": of, "resources": {"requests": {"storage": size}}},
         },
         namespace=TEAM,
     )

@@ -412,6 +412,7 @@ def test_a_message_names_three_claims_at_most() -> None:
 
 
 # --- several schedulers at once --------------------------------------------------------------------------------------
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(1, 4))
 async def test_two_schedulers_without_an_election_let_one_of_them_wait_for_the_devices_of_a_pod(seed: int) -> None:
     """Each takes the reservation of the other for one that nobody waits for, and gives it back."""

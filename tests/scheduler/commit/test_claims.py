@@ -18,7 +18,6 @@ from simulator.apiserver.faults import Fault
 from simulator.controllers.claims import ClaimController
 from simulator.world import World
 from tests.scheduler import stage
-from tests.scheduler.commit import storage as volumes
 from tests.scheduler.commit.devices import (
     DRIVER,
     asks,
@@ -41,7 +40,6 @@ from tests.scheduler.stage import (
     pod,
     settle,
     share,
-    waits_because,
     writes,
 )
 from wire import names
@@ -71,40 +69,6 @@ async def test_a_claim_from_a_template_is_allocated_and_reserved_before_its_pod_
         assert claim.metadata.finalizers == [names.CLAIM_FINALIZER]
         assert len(writes(world, "scheduler", "resourceclaims")) == 1
         assert len(writes(world, "scheduler", "resourceclaims", "status")) == 1
-
-
-async def test_a_pod_with_a_claim_and_a_volume_gets_both_on_one_node() -> None:
-    async with _stage(1, 1) as (world, made), volumes.storage(world) as stored:
-        await volumes.create_volume(stored, "pv", node="node-1")
-        await volumes.create_claim(stored, "data", of=volumes.SLOW)
-        await create_claim(made, "c")
-        await create(world, using(volumes.mounting(share("p"), "data"), "c"))
-        await settle(30)
-        assert (phases(world), _node_of(world, "p")) == ({"p": "Running"}, "node-1")
-        assert given((await claims_of(made))["c"]) == [("node-1", "d0")]
-
-
-async def test_a_pod_waits_for_devices_and_runs_when_the_first_has_ended() -> None:
-    async with _stage(1, 0) as (world, made):
-        await create_template(made, "one")
-        await create(world, using(pod("p"), template="one"), using(pod("q"), template="one"))
-        await settle(20)
-        (first,) = bound(world)
-        (second,) = {"p", "q"} - {first}
-        assert "2 node(s) cannot allocate all claims" in waits_because(world, second)
-        await world.api.delete(PODS, first, namespace=TEAM)
-        await settle(60)
-        assert phases(world) == {second: "Running"}
-        assert [users(claim) for claim in (await claims_of(made)).values()] == [[second]]
-
-
-async def test_pods_that_use_one_claim_run_on_its_node() -> None:
-    async with _stage(0, 1) as (world, made):
-        await create_claim(made, "shared")
-        await create(world, *(using(pod(name), "shared") for name in ("p", "q", "r")))
-        await settle(30)
-        assert {_node_of(world, name) for name in ("p", "q", "r")} == {"node-1"}
-        assert sorted(users((await claims_of(made))["shared"])) == ["p", "q", "r"]
 
 
 @pytest.mark.parametrize("count", [3, 2])

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from kube.client.resources import PODS, QUEUES, RESOURCE_CLAIMS
+from kube.client.resources import PODS, RESOURCE_CLAIMS
 from simulator.apiserver.calls import Call
 from simulator.apiserver.faults import Fault
 from simulator.controllers.claims import ClaimController
@@ -27,13 +27,10 @@ from tests.scheduler.stage import (
     phases,
     pod,
     settle,
-    share,
     waits_because,
     writes,
 )
 from wire import names
-
-_BY_CLAIM = "deviceclass.resource.kubernetes.io/gpu"
 
 
 @asynccontextmanager
@@ -71,25 +68,6 @@ async def test_a_pod_gets_whole_gpus_by_a_claim_that_is_made_for_it() -> None:
         assert _claim_status(world, "p") == {"resourceClaimName": name, "requestMappings": [mapping]}
 
 
-async def test_nothing_changes_where_a_device_plugin_offers_gpus() -> None:
-    async with _stage(0, 2, shape="1x1x80GiB 1x0") as (world, made):
-        await create(world, pod("p", gpus=1))
-        await settle(20)
-        assert (phases(world), _node_of(world, "p")) == ({"p": "Running"}, "node-0")
-        assert (await claims_of(made), _claim_status(world, "p")) == ({}, None)
-
-
-async def test_the_name_of_a_class_is_a_resource_as_well() -> None:
-    async with _stage(0, 1) as (world, made):
-        wanted = pod("p")
-        wanted["spec"]["containers"][0]["resources"] = {"limits": {_BY_CLAIM: "1"}, "requests": {"cpu": "1"}}
-        await create(world, wanted)
-        await settle(20)
-        (claim,) = (await claims_of(made)).values()
-        assert (phases(world), given(claim)) == ({"p": "Running"}, [("node-1", "d0")])
-        assert [each.name for each in claim.spec.devices.requests or ()] == ["container-0-request-1"]
-
-
 async def test_the_claim_goes_with_its_pod_and_the_next_pod_gets_the_device() -> None:
     async with _stage(1, 0) as (world, made):
         await create(world, pod("p", gpus=1))
@@ -101,16 +79,6 @@ async def test_the_claim_goes_with_its_pod_and_the_next_pod_gets_the_device() ->
         await settle(60)
         assert phases(world) == {"q": "Running"}
         assert [users(claim) for claim in (await claims_of(made)).values()] == [["q"]]
-
-
-async def test_a_pod_gets_its_own_claims_and_one_for_extended_resources() -> None:
-    async with _stage(1, 2) as (world, made):
-        await create_claim(made, "c")
-        await create(world, using(pod("p", gpus=1), "c"))
-        await settle(30)
-        assert (phases(world), _node_of(world, "p")) == ({"p": "Running"}, "node-1")
-        found = sorted(device for claim in (await claims_of(made)).values() for device in given(claim))
-        assert found == [("node-1", "d0"), ("node-1", "d1")]
 
 
 @pytest.mark.parametrize("count", [3, 2])
@@ -129,14 +97,6 @@ async def test_a_gang_binds_no_member_before_the_claims_of_all_are_named_in_thei
             assert (bound(world), seen) == ({"m0", "m1", "m2"}, [3, 3, 3])
         else:
             assert (bound(world), seen, await claims_of(made)) == (set(), [], {})
-
-
-async def test_a_share_waits_on_nodes_whose_gpus_are_given_by_claims_only() -> None:
-    async with _stage(1, 1) as (world, made):
-        await create(world, share("p"))
-        await settle(20)
-        assert (phases(world), await claims_of(made)) == ({"p": "Pending"}, {})
-        assert "2 node(s) give GPUs by ResourceClaims only" in waits_because(world, "p")
 
 
 def _dies_at_binding(world: World) -> anyio.Event:
@@ -336,20 +296,6 @@ async def test_a_withdrawal_that_fails_in_any_way_is_made_in_the_end(write: tupl
         ((name, claim),) = (await claims_of(made)).items()
         assert (phases(world), left, users(claim)) == ({"p": "Running"}, [], ["p"])
         assert _claim_status(world, "p")["resourceClaimName"] == name
-
-
-async def test_whole_gpus_by_claims_count_in_queues() -> None:
-    async with _stage(2, 2) as (world, made):
-        spec = {"resources": {"gpu": {"quota": 1, "limit": 2}}}
-        await world.api.create(QUEUES, {"metadata": {"name": "q"}, "spec": spec})
-        for number in range(3):
-            wanted = pod(f"p{number}", gpus=1)
-            wanted["metadata"]["labels"] = {names.QUEUE_LABEL: "q"}
-            await create(world, wanted)
-        await settle(60)
-        assert (len(bound(world)), len(await claims_of(made))) == (2, 2)
-        (waits,) = {"p0", "p1", "p2"} - bound(world)
-        assert "Limit is 2 GPUs, currently 2 GPUs" in waits_because(world, waits)
 
 
 @pytest.mark.parametrize("seed", range(2))

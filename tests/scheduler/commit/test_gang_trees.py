@@ -10,7 +10,7 @@ from kube.client.resources import EVENTS, POD_GROUPS, PODS
 from simulator.apiserver.faults import Fault
 from simulator.world import World
 from tests.scheduler import stage
-from tests.scheduler.stage import bound, create, is_call, pod, settle, share, waits_because
+from tests.scheduler.stage import bound, create, is_call, pod, settle, share
 from wire import names
 
 #: A leader, and as many of two segments as are asked for, of two pods each; as a LeaderWorkerSet with segments.
@@ -47,43 +47,6 @@ async def notes(world: World, reason: str) -> list[str]:
 async def lose(world: World, *pods: str) -> None:
     for name in pods:
         await world.api.delete(PODS, name, namespace=stage.TEAM, grace_s=0)
-
-
-async def test_a_leader_and_one_segment_start_together_and_the_other_one_when_there_is_room() -> None:
-    async with stage.stage("1x4x80GiB") as world:
-        await create(world, pod("other", gpus=1))
-        await settle()
-        pods = (*of("leader", 1), *of("segment-0", 2), *of("segment-1", 2))
-        await create_tree(world, SEGMENTS, *pods)
-        await settle(30)
-        assert bound(world) == {"other", "leader-0", "segment-0-0", "segment-0-1"}
-        await lose(world, "other")
-        await settle(30)
-        assert len(bound(world) & {"segment-1-0", "segment-1-1"}) == 1
-
-
-async def test_with_room_for_the_other_segment_only_that_one_starts() -> None:
-    async with stage.stage("1x4x80GiB") as world:
-        pods = (*of("leader", 1), *of("segment-0", 2, gpus=3), *of("segment-1", 2))
-        await create_tree(world, SEGMENTS, *pods)
-        await settle(30)
-        assert bound(world) == {"leader-0", "segment-1-0", "segment-1-1"}
-
-
-async def test_without_room_for_a_whole_segment_nobody_starts_and_the_first_is_named() -> None:
-    async with stage.stage("1x2x80GiB") as world:
-        await create_tree(world, SEGMENTS, *of("leader", 1), *of("segment-0", 2), *of("segment-1", 2))
-        await settle(30)
-        assert bound(world) == set()
-        why = waits_because(world, "leader-0")
-        assert "while sub-group segment-0 requires 2 pods for gang scheduling (room for 1)" in why
-
-
-async def test_who_is_not_there_is_named() -> None:
-    async with stage.stage("1x4x80GiB") as world:
-        await create_tree(world, SEGMENTS, *of("segment-0", 2), *of("segment-1", 1))
-        await settle()
-        assert "Waiting for 1 pods for SubGroup leader, currently 0 exist" in waits_because(world, "segment-0-0")
 
 
 @pytest.mark.parametrize("how", ["of shares", "of whole GPUs"])
@@ -140,12 +103,3 @@ async def test_one_that_lost_its_leader_names_the_leader() -> None:
         said = await notes(world, names.REASON_EVICT)
         lacks = "Workload doesn't meet the minimum required number of pods (1) in sub-group leader, evicting"
         assert len([note for note in said if note.startswith(lacks)]) == 2
-
-
-async def test_pods_of_a_group_that_contradicts_itself_wait_and_say_where() -> None:
-    async with stage.stage("1x4x80GiB") as world:
-        parts: list[dict[str, Any]] = [{"name": "a", "parent": "b", "minMember": 1}, {"name": "b", "parent": "a"}]
-        await create_tree(world, parts, *of("a", 1))
-        await settle(30)
-        assert bound(world) == set()
-        assert "the parents of subgroup a form a cycle" in waits_because(world, "a-0")

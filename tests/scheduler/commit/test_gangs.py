@@ -33,14 +33,6 @@ async def test_a_gang_with_room_for_all_but_one_does_not_start_and_says_what_is_
         assert "6 pods while 8 are required for gang scheduling" in waits_because(world, "m0")
 
 
-async def test_a_gang_of_shares_starts_whole() -> None:
-    async with stage.stage("1x4x80GiB") as world:
-        await create_gang(world, "g", 8, *(share(f"m{i}") for i in range(8)))
-        await settle(30)
-        assert set(phases(world).values()) == {"Running"}
-        assert len(writes(world, "scheduler", "podgroups")) == 1
-
-
 async def test_a_gang_of_whole_gpus_is_committed_directly_with_its_plan_first() -> None:
     async with stage.stage("4x8x80GiB") as world:
         await create_gang(world, "g", 32, *(pod(f"m{i}", gpus=1) for i in range(32)))
@@ -51,19 +43,6 @@ async def test_a_gang_of_whole_gpus_is_committed_directly_with_its_plan_first() 
         assert order[0] == "podgroups/"
         assert order[1:33] == ["pods/binding"] * 32
         assert order[33:] == ["podgroups/status"]
-
-
-async def test_a_gang_waits_for_all_its_pods() -> None:
-    async with stage.stage("1x4x80GiB") as world:
-        await create_gang(world, "g", 3, *(pod(f"m{i}", gpus=1) for i in range(2)))
-        await settle()
-        assert bound(world) == set()
-        assert "Waiting for 3 pods, currently 2 exist" in waits_because(world, "m0")
-        late = pod("m2", gpus=1)
-        late["metadata"]["annotations"][names.POD_GROUP_NAME] = "g"
-        await create(world, late)
-        await settle()
-        assert bound(world) == {"m0", "m1", "m2"}
 
 
 async def test_a_member_that_changed_on_its_way_is_bound_all_the_same() -> None:
@@ -364,31 +343,6 @@ async def test_a_gang_that_is_being_completed_when_its_time_is_over_is_waited_fo
         world.server.faults.on_request.clear()
         await settle(20)
         assert bound(world) == left
-
-
-@pytest.mark.parametrize(("minimum", "members", "gpus", "got"), [(1, 4, 5, [2, 3]), (2, 6, 8, [3, 5])])
-async def test_two_gangs_that_come_together_share_what_is_beyond_their_minimum(
-    minimum: int, members: int, gpus: int, got: list[int]
-) -> None:
-    async with stage.stage(f"1x{gpus}x80GiB") as world:
-        await settle(5)
-        for name in ("a", "b"):
-            await create_gang(world, name, minimum, *(pod(f"{name}{i}", gpus=1) for i in range(members)))
-        await settle(30)
-        assert sorted(sum(each.startswith(name) for each in bound(world)) for name in ("a", "b")) == got
-
-
-async def test_a_gang_that_is_whole_again_in_time_is_left_alone() -> None:
-    async with stage.stage("1x4x80GiB") as world:
-        await create_gang(world, "g", 3, *(pod(f"m{i}", gpus=1) for i in range(3)))
-        await settle()
-        await world.api.delete(PODS, "m2", namespace=stage.TEAM)
-        await settle(40)
-        again = pod("m2", gpus=1)
-        again["metadata"]["annotations"][names.POD_GROUP_NAME] = "g"
-        await create(world, again)
-        await settle(200)
-        assert phases(world) == {"m0": "Running", "m1": "Running", "m2": "Running"}
 
 
 async def test_a_gang_whose_members_succeed_one_after_another_is_left_alone() -> None:

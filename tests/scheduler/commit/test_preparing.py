@@ -8,20 +8,13 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from kube.client.resources import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS
+from kube.client.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS
 from simulator.apiserver.calls import Call
 from simulator.apiserver.faults import Fault
 from simulator.controllers.claims import ClaimBinding
 from simulator.world import World, WorldSettings
 from tests.scheduler import stage
-from tests.scheduler.commit.storage import (
-    SLOW,
-    claim_of,
-    create_claim,
-    create_volume,
-    mounting,
-    storage,
-)
+from tests.scheduler.commit.storage import SLOW, claim_of, create_claim, create_volume, mounting, storage
 from tests.scheduler.stage import (
     TEAM,
     bound,
@@ -61,23 +54,6 @@ async def test_a_volume_is_provisioned_for_the_node_of_a_pod_before_the_pod_is_b
         assert len(writes(world, "scheduler", "persistentvolumeclaims")) == 1
 
 
-async def test_a_pod_goes_where_a_volume_is_and_the_volume_is_its_claims_alone() -> None:
-    async with _stage("2x2x80GiB") as (world, made):
-        await create_volume(made, "pv", node="node-1")
-        for name in ("x", "y"):
-            await create_claim(made, name, of=SLOW)
-            await create(world, mounting(share(f"p{name}"), name))
-        await settle(20)
-        assert phases(world) == {"px": "Running", "py": "Pending"}
-        assert _node_of(world, "px") == "node-1"
-        assert "2 node(s) didn't find available persistent volumes to bind" in waits_because(world, "py")
-        volume = await made.api.get(PERSISTENT_VOLUMES, "pv")
-        assert (volume.metadata.annotations or {})[names.BOUND_BY_CONTROLLER] == "yes"
-        await create_volume(made, "pv2", node="node-0")
-        await settle(20)
-        assert phases(world) == {"px": "Running", "py": "Running"}
-
-
 async def test_a_pod_whose_volume_can_not_be_provisioned_is_tried_on_another_node() -> None:
     async with _stage("3x1x80GiB") as (world, made):
         made.fails = lambda _, node: node != "node-2"
@@ -114,44 +90,6 @@ async def test_a_gang_binds_no_member_before_the_claims_of_all_are_bound() -> No
             await settle(1)
         await settle(30)
         assert phases(world) == {"mx": "Running", "my": "Running"}
-
-
-async def _one_zone(made: ClaimBinding, *nodes: str) -> None:
-    for node in nodes:
-        await made.api.patch(NODES, node, {"metadata": {"labels": {names.ZONE_LABEL: "z"}}})
-
-
-async def test_a_gang_shares_a_claim_over_several_nodes() -> None:
-    async with _stage("3x1x80GiB") as (world, made):
-        await _one_zone(made, "node-0", "node-1", "node-2")
-        tried: list[str] = []
-
-        def fails(_: str, node: str) -> bool:
-            tried.append(node)
-            return len(tried) == 1
-
-        made.fails = fails
-        await create_claim(made, "data", mode="ReadWriteMany")
-        await create_gang(world, "g", 3, *(mounting(pod(f"m{i}", gpus=1), "data") for i in range(3)))
-        await settle(60)
-        assert phases(world) == {"m0": "Running", "m1": "Running", "m2": "Running"}
-        assert {_node_of(world, f"m{i}") for i in range(3)} == {"node-0", "node-1", "node-2"}
-        # The node for which it failed is not selected again by the same pod, and each try is one write.
-        assert len(tried) == len(set(tried)) == 2
-        assert len(writes(world, "scheduler", "persistentvolumeclaims")) == 2
-
-
-async def test_pods_of_no_gang_share_a_claim_over_several_nodes() -> None:
-    async with _stage("2x1x80GiB") as (world, made):
-        await _one_zone(made, "node-0", "node-1")
-        made.takes_s = 20
-        await create_claim(made, "data", mode="ReadWriteMany")
-        await create(world, mounting(pod("p", gpus=1), "data"))
-        await settle(10)
-        await create(world, mounting(pod("q", gpus=1), "data"))
-        await settle(30)
-        assert phases(world) == {"p": "Running", "q": "Running"}
-        assert len(writes(world, "scheduler", "persistentvolumeclaims")) == 1
 
 
 async def test_what_was_written_is_gone_on_with_after_a_crash() -> None:

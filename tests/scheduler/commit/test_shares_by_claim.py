@@ -12,29 +12,17 @@ import pytest
 
 from admission.settings import Settings as AdmissionSettings
 from gpu.bound_pod import ClaimedShare
-from kube.client.resources import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
+from kube.client.resources import NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from simulator.apiserver.calls import Call
 from simulator.apiserver.faults import Fault
 from simulator.controllers.claims import ClaimController
 from simulator.world import World, WorldSettings
 from tests.scheduler import stage
 from tests.scheduler.commit.devices import DRIVER, claims_of, create_claim, devices, given, users, using
-from tests.scheduler.stage import (
-    TEAM,
-    bound,
-    create,
-    create_gang,
-    find,
-    phases,
-    pod,
-    settle,
-    share,
-    waits_because,
-)
+from tests.scheduler.stage import TEAM, create, find, phases, pod, settle, share
 from wire import names
 
 _ON = WorldSettings(admission=AdmissionSettings(shares_by_claims=True))
-_GIB = 2**30
 
 
 @asynccontextmanager
@@ -98,54 +86,6 @@ async def test_a_share_runs_by_a_claim_for_a_part_of_a_device() -> None:
             False,
             False,
         )
-
-
-async def test_a_share_runs_by_a_reservation_where_a_device_plugin_offers_gpus() -> None:
-    async with _stage(shape="1x1x80GiB") as (world, made):
-        await create(world, share("p"))
-        await settle(30)
-        assert (phases(world), await claims_of(made)) == ({"p": "Running"}, {})
-        assert names.GRANT in find(world, "p")["metadata"]["annotations"]
-
-
-async def test_a_device_is_full_when_its_shares_add_up_and_is_used_again_when_one_ends() -> None:
-    async with _stage() as (world, made):
-        await create(world, share("a", "0.5"), share("b", "0.5"), share("c", "0.5"))
-        await settle(30)
-        ((waiting, _),) = (each for each in phases(world).items() if each[1] == "Pending")
-        assert "1 node(s) cannot allocate all claims" in waits_because(world, waiting)
-        running = next(name for name, phase in phases(world).items() if phase == "Running")
-        await world.api.delete(PODS, running, namespace=TEAM)
-        await settle(60)
-        assert phases(world)[waiting] == "Running"
-        assert len(await claims_of(made)) == 2
-
-
-async def test_a_gang_of_shares_starts_when_there_are_parts_for_all_of_its_members() -> None:
-    async with _stage() as (world, made):
-        await create_gang(world, "g", 3, *(share(f"m{number}", "0.4") for number in range(3)))
-        await settle(40)
-        assert (bound(world), await claims_of(made)) == (set(), {})
-        await _offer(made, "node-0", 2, shared=True, generation=2)
-        await settle(60)
-        assert bound(world) == {"m0", "m1", "m2"}
-
-
-async def test_a_share_waits_and_says_why_where_the_driver_shares_no_device() -> None:
-    async with _stage(shared=False) as (world, made):
-        await create(world, share("p"))
-        await settle(20)
-        assert (phases(world), await claims_of(made)) == ({"p": "Pending"}, {})
-        assert "1 node(s) give GPUs by ResourceClaims, and their driver lets no two claims share one" in waits_because(
-            world, "p"
-        )
-
-
-async def test_a_share_that_was_not_admitted_for_claims_waits_and_says_why() -> None:
-    async with _stage(settings=WorldSettings()) as (world, _):
-        await create(world, share("p"))
-        await settle(20)
-        assert "1 node(s) give GPUs by ResourceClaims only" in waits_because(world, "p")
 
 
 async def test_a_container_reads_the_variables_of_its_dialect_as_with_a_reservation() -> None:

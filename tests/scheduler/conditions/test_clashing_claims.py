@@ -9,10 +9,10 @@ import anyio
 import msgspec
 
 from kube.events import EventRecorder
-from scheduler.conditions.events import ClashingClaims
+from scheduler.conditions.enforcement import ClashingClaims
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.settings import Settings
-from scheduler.report.state import Standing
+from scheduler.report.state import SchedulerState
 from scheduler.watch.cache import Cache
 from tests.kube.lead.test_lease import LoopClock
 from tests.kube.scripted import ScriptedTransport, api_over, ok
@@ -25,18 +25,18 @@ async def test_each_of_two_claims_with_one_device_is_told_once_and_counted_until
     cache = Cache(Cluster(Settings()))
     transport = ScriptedTransport(deque([ok({"metadata": {"name": "e"}}, status=201)] * 10))
     events = EventRecorder(api_over(transport), clock=LoopClock(0), controller="kai-scheduler", instance="s-0")
-    clashing, standing = ClashingClaims(cache, events), Standing(cache, {})
-    standing.is_leading = True
+    clashing, state = ClashingClaims(cache, events), SchedulerState(cache, {})
+    state.is_leading = True
     feed(cache.cluster, claimed("x", on=("a", "d0")), claimed("z", on=("a", "d1")))
     clashing.tell()
-    assert standing.clashing_claims() == 0
+    assert state.clashing_claims() == 0
     feed(cache.cluster, claimed("y", on=("a", "d0")))
     for _ in range(2):
         clashing.tell()
-    assert standing.clashing_claims() == 2
+    assert state.clashing_claims() == 2
     feed(cache.cluster, claimed("y"))
     clashing.tell()
-    assert standing.clashing_claims() == 0
+    assert state.clashing_claims() == 0
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(events.run)
         await anyio.sleep(10)
@@ -75,4 +75,4 @@ async def test_a_claim_of_another_namespace_has_no_name() -> None:
 def test_a_replica_that_follows_counts_none() -> None:
     cache = Cache(Cluster(Settings()))
     feed(cache.cluster, claimed("x", on=("a", "d0")), claimed("y", on=("a", "d0")))
-    assert Standing(cache, {}).clashing_claims() == 0
+    assert SchedulerState(cache, {}).clashing_claims() == 0

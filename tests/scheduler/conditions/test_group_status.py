@@ -9,6 +9,11 @@ import msgspec
 import pytest
 
 from kube.client.resources import EVENTS, NODES, POD_GROUPS, PODS
+from scheduler.conditions.status_fields import condition, is_alike, shown_condition, with_condition
+from scheduler.conditions.suggestion_messages import below_minimum_text
+from scheduler.core.model.verdict import Code, NodeReason, QueueCause, SubgroupShort, Verdict
+from scheduler.core.report.state import GroupState
+from scheduler.core.what_if.explanation import BelowMinimum
 from scheduler.settings import SchedulerSettings
 from simulator.apiserver.calls import Call
 from simulator.apiserver.faults import Fault
@@ -232,6 +237,7 @@ async def waiting_gangs(world: World, number: int) -> None:
     await settle(60)
 
 
+@pytest.mark.thorough
 async def test_numbers_that_change_are_written_for_none_of_many_gangs() -> None:
     async with stage.stage("3x4x80GiB") as world:
         await waiting_gangs(world, 100)
@@ -353,3 +359,122 @@ async def test_nothing_is_written_where_that_is_switched_off() -> None:
         await settle(60)
         assert bound(world) == {"m0", "m1"}
         assert count(world) == 0
+
+
+NOW, EARLIER = "2026-01-02T03:04:05Z", "2026-01-01T00:00:00Z"
+
+
+def nodes(**counts: int) -> Verdict:
+    """No node fits: so many for each kind; ``gpus`` for want of GPUs."""
+    kinds = {"gpus": ("insufficient", "nvidia.com/gpu"), "cordoned": ("cordoned", ""), "taint": ("taint", "")}
+    reasons = tuple(NodeReason(*kinds[kind], count) for kind, count in counts.items())
+    return Verdict(code=Code.NO_NODE_FITS, node_reasons=reasons)
+
+
+def limit(queue: str, held: int) -> Verdict:
+    cause = QueueCause(at=queue, resource="gpu", most=8 * 10**9, held=held * 10**9, asked=10**9)
+    return Verdict(code=Code.OVER_LIMIT, detail="team", queue=cause)
+
+
+def made(*verdicts: Verdict, status: PodGroupStatus | None = None) -> SchedulingCondition:
+    state = GroupState(verdicts=verdicts)
+    return condition(
+        state, status or PodGroupStatus(), lambda _: None, namespace="ns", pool="default", is_fixed=False, now=NOW
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        pytest.param(nodes(gpus=3), nodes(gpus=12), True, id="another count"),
+        pytest.param(nodes(gpus=9, taint=2), nodes(gpus=2, taint=10), True, id="counts that change the order"),
+        pytest.param(nodes(gpus=3), nodes(gpus=2, cordoned=1), True, id="a node was cordoned"),
+        pytest.param(nodes(gpus=3), nodes(gpus=3, taint=1), False, id="another reason"),
+        pytest.param(limit("dept", 3), limit("dept", 7), True, id="a limit with other numbers"),
+        pytest.param(limit("dept", 3), limit("other", 3), False, id="another queue's limit"),
+        pytest.param(nodes(gpus=3), limit("dept", 3), False, id="another kind"),
+    ],
+)
+def test_two_conditions_are_alike_if_they_give_the_same_reasons(one: Verdict, other: Verdict, expected: bool) -> None:
+    assert is_alike(made(one), made(other)) is expected
+
+
+@pytest.mark.parametrize(
+    ("ids", "expected"), [([], "1"), (["3", "11"], "12"), (["x", ""], "1"), (["9" * 400], "1"), (["-4", "٣"], "1")]
+)
+def test_transitions_are_counted_whatever_others_wrote(ids: list[str], expected: str) -> None:
+    others = [SchedulingCondition(type="Other", transition_id=each) for each in ids]
+    assert made(nodes(gpus=1), status=PodGroupStatus(scheduling_conditions=others)).transition_id == expected
+
+
+def test_the_time_of_a_condition_is_when_the_group_began_to_wait() -> None:
+    first = made(nodes(gpus=1))
+    assert first.last_transition_time == NOW
+    shown = SchedulingCondition(type=first.type, node_pool=first.node_pool, status="True", last_transition_time=EARLIER)
+    assert made(nodes(taint=1), status=PodGroupStatus(scheduling_conditions=[shown])).last_transition_time == EARLIER
+
+
+def test_a_group_with_several_reasons_lists_them_all() -> None:
+    found = made(limit("dept", 3), nodes(gpus=1))
+    assert [each.reason for each in found.reasons or ()] == ["OverLimit", "PodSchedulingErrors"]
+    assert found.message == "\n".join(each.message for each in found.reasons or ())
+
+
+@pytest.mark.parametrize(
+    ("there", "pool", "kept"), [("default", "a", True), ("", "a", True), ("a", "a", False), ("", "default", False)]
+)
+def test_conditions_of_other_node_pools_are_kept(there: str, pool: str, kept: bool) -> None:
+    other = SchedulingCondition(type="UnschedulableOnNodePool", node_pool=there)
+    status = PodGroupStatus(scheduling_conditions=[other])
+    wanted = condition(
+        GroupState(verdicts=(nodes(gpus=1),)),
+        status,
+        lambda _: None,
+        namespace="ns",
+        pool=pool,
+        is_fixed=False,
+        now=NOW,
+    )
+    assert wanted.node_pool == pool
+    left = with_condition(status, None, pool)
+    assert ([each.get("nodePool", "") for each in left] == [there]) is kept
+    assert (shown_condition(status, pool) is None) is kept
+
+
+# What is said of a gang below its minimum.
+
+SINCE = "It has been below its minimum since 2027-01-15 08:00:00Z: "
+
+
+def below_minimum_text_told(**how: Any) -> str:
+    usual = {"bound": 2, "minimum": 3, "since_s": 1_800_000_000, "left_s": 42, "until_s": 1_800_000_060}
+    return below_minimum_text(BelowMinimum(**{**usual, **how}))
+
+
+@pytest.mark.parametrize(
+    ("how", "rest"),
+    [
+        ({}, "42 s are left: its pods are evicted at 2027-01-15 08:01:00Z unless it is complete by then."),
+        (
+            {"assumed_grace_s": 60},
+            "42 s are left: its pods are evicted at 2027-01-15 08:01:00Z (by the default grace period, 60 s) "
+            "unless it is complete by then.",
+        ),
+        ({"left_s": 0}, "Its time is over: its pods are evicted, unless waiting pods can complete it."),
+        ({"left_s": 0, "until_s": None}, "Its PodGroup lets it run so without an end."),
+        ({"is_going": True}, "Its pods are being evicted."),
+    ],
+)
+def test_the_time_that_is_left_is_said(how: dict[str, Any], rest: str) -> None:
+    assert below_minimum_text_told(**how) == f"{SINCE}2 have a node, required are 3. {rest}"
+
+
+@pytest.mark.parametrize(
+    ("short", "lacks"),
+    [
+        (SubgroupShort("a", 4, 1), "of its pods in sub-group a 1 have a node, required are 4."),
+        (SubgroupShort("", 2, 1, is_of_subgroups=True), "of its sub-groups 1 are complete, required are 2."),
+    ],
+)
+def test_what_lacks_is_named(short: SubgroupShort, lacks: str) -> None:
+    assert below_minimum_text_told(short=short).startswith(SINCE + lacks)

@@ -236,6 +236,7 @@ async def test_nothing_is_written_where_that_is_switched_off_or_nobody_leads() -
         assert count(world) == 0
 
 
+@pytest.mark.thorough
 async def test_a_thousand_queues_are_written_at_a_bounded_rate_and_pods_do_not_wait_for_them() -> None:
     async with stage.stage("1x4x80GiB") as world:
         for number in range(1000):

@@ -6,23 +6,19 @@ import pytest
 
 from scheduler.conditions import messages
 from scheduler.core.model.verdict import (
-    BerthCause,
     Code,
     DomainRoom,
     KeptDevices,
     NodeReason,
     QueueCause,
+    ReserveCause,
     SubgroupShort,
     TopologyCause,
     Verdict,
 )
 
 _OUT_OF_PLACE = TopologyCause(
-    topology="hall",
-    level="rack",
-    holder="ns/g",
-    required=4,
-    best=(DomainRoom("a.r1", 3), DomainRoom("a.r2", 1)),
+    topology="hall", level="rack", owner="ns/g", required=4, best=(DomainRoom("a.r1", 3), DomainRoom("a.r2", 1))
 )
 
 TEXTS = [
@@ -36,7 +32,7 @@ TEXTS = [
         Verdict(
             code=Code.TOPOLOGY_SEARCH_CUT,
             topology=TopologyCause(
-                topology="hall", level="rack", holder="ns/g", subgroup="w", required=2, best=(DomainRoom("a", 2),)
+                topology="hall", level="rack", owner="ns/g", subgroup="w", required=2, best=(DomainRoom("a", 2),)
             ),
         ),
         "topology hall, requirement rack couldn't be satisfied for job <ns/g>, subgroup w: node-group a has room for "
@@ -44,7 +40,7 @@ TEXTS = [
         id="search-cut",
     ),
     pytest.param(
-        Verdict(code=Code.TOPOLOGY_NOT_SATISFIED, topology=TopologyCause(topology="hall", level="rack", holder="ns/g")),
+        Verdict(code=Code.TOPOLOGY_NOT_SATISFIED, topology=TopologyCause(topology="hall", level="rack", owner="ns/g")),
         "topology hall, requirement rack couldn't be satisfied for job <ns/g>: no node has the label of this level",
         id="no-node-has-the-label",
     ),
@@ -55,8 +51,7 @@ TEXTS = [
     ),
     pytest.param(
         Verdict(
-            code=Code.TOPOLOGY_LEVEL_NOT_FOUND,
-            topology=TopologyCause(topology="hall", level="row", is_required=False),
+            code=Code.TOPOLOGY_LEVEL_NOT_FOUND, topology=TopologyCause(topology="hall", level="row", is_required=False)
         ),
         "the topology hall doesn't have a level matching the preferred(row)",
         id="no-level",
@@ -91,6 +86,16 @@ TEXTS = [
         id="what-would-help",
     ),
     pytest.param(
+        Verdict(
+            code=Code.NO_NODE_FITS,
+            node_reasons=(NodeReason("insufficient", "hugepages-2Mi", 1),),
+            shortfall=("hugepages-2Mi", 2**31 + 1),
+        ),
+        "no nodes with enough resources were found: 1 node(s) didn't have enough resources: hugepages-2Mi. "
+        "The best node lacks 2049 MiB of hugepages-2Mi.",
+        id="what-would-help-in-bytes",
+    ),
+    pytest.param(
         Verdict(code=Code.NO_NODE_FITS, node_reasons=(NodeReason("insufficient", "nvidia.com/mig-1g.5gb", 3),)),
         "no nodes with enough resources were found: "
         "3 node(s) didn't have enough of mig profile: nvidia.com/mig-1g.5gb.",
@@ -98,19 +103,36 @@ TEXTS = [
     ),
     pytest.param(
         Verdict(code=Code.NOT_GROUPED, detail="PyTorchJob"),
-        "The pod belongs to a PyTorchJob and names no PodGroup yet: moorage-workloads makes it. If that takes longer, "
+        "The pod belongs to a PyTorchJob and names no PodGroup yet: moorage-podgrouper makes it. If that takes longer, "
         "events PodGrouperWarning of the pod tell why",
         id="not-grouped",
+    ),
+    pytest.param(
+        Verdict(code=Code.NO_POD_GROUP, detail="MPIJob"),
+        "The pod belongs to an MPIJob, whose pods start together, but to no PodGroup: create one and name it in "
+        "annotation pod-group-name",
+        id="no-pod-group",
+    ),
+    pytest.param(
+        Verdict(
+            code=Code.NO_NODE_FITS,
+            node_reasons=(
+                NodeReason("affinity", "", 2),
+                NodeReason("insufficient", "gpu-share", 3),
+                NodeReason("insufficient", "nvidia.com/gpu", 4),
+                NodeReason("selector", "", 1),
+            ),
+        ),
+        "no nodes with enough resources were found: 3 node(s) didn't match Pod's node affinity/selector. \n"
+        "4 node(s) didn't have enough resources: GPUs.",
+        id="the-same-words",
     ),
     pytest.param(
         Verdict(code=Code.NO_NODE_FITS), "no nodes with enough resources were found: there are no nodes.", id="no-nodes"
     ),
     pytest.param(
         Verdict(
-            code=Code.GANG_INCOMPLETE,
-            placed=7,
-            required=8,
-            node_reasons=(NodeReason("insufficient", "gpu-share", 4),),
+            code=Code.GANG_INCOMPLETE, placed=7, required=8, node_reasons=(NodeReason("insufficient", "gpu-share", 4),)
         ),
         "Resources were found for 7 pods while 8 are required for gang scheduling. "
         "no nodes with enough resources were found: 4 node(s) didn't have enough resources: GPUs.",
@@ -123,25 +145,25 @@ TEXTS = [
         id="waits-for-turn",
     ),
     pytest.param(
-        Verdict(code=Code.WAITS_FOR_ROOM, required=3, present=1, detail="n1"),
-        "Room is being made on node n1. Waiting for 2 of 3 pods to end there",
-        id="waits-for-room",
+        Verdict(code=Code.WAITS_FOR_VICTIMS, required=3, present=1, detail="n1"),
+        "Pods on node n1 are being evicted for it. Waiting for 2 of 3 to end",
+        id="waits-for-victims",
     ),
     pytest.param(
-        Verdict(code=Code.WAITS_FOR_ROOM, required=3, present=3),
-        "Room was made on several nodes. Waiting for 3 evicted pods to release their resources",
-        id="waits-for-room-that-was-made",
+        Verdict(code=Code.WAITS_FOR_VICTIMS, required=3, present=3),
+        "Pods on several nodes were evicted for it. Waiting for 3 to release their resources",
+        id="waits-for-victims-that-was-made",
     ),
     pytest.param(
-        Verdict(code=Code.CARVING_UNDER_WAY, detail="n1, n2"),
+        Verdict(code=Code.PARTITIONING_UNDER_WAY, detail="n1, n2"),
         "MIG slices are being made for it on n1, n2",
-        id="carving",
+        id="partitioning",
     ),
     pytest.param(
-        Verdict(code=Code.NO_CARD_CAN_BE_CARVED, detail="1 nvidia.com/mig-7g.80gb"),
+        Verdict(code=Code.NO_GPU_CAN_BE_PARTITIONED, detail="1 nvidia.com/mig-7g.80gb"),
         "No GPU can be cut into 1 nvidia.com/mig-7g.80gb now so that it starts: slices in use are in the way, "
         "GPUs rest after a change, or it can't be on their nodes",
-        id="no-card-can-be-carved",
+        id="no-gpu-can-be-partitioned",
     ),
     pytest.param(
         Verdict(code=Code.GANG_NOT_READY, required=3, present=2, gated=1),
@@ -164,6 +186,12 @@ TEXTS = [
         Verdict(code=Code.GANG_NOT_READY, required=8, present=2, gated=1, subgroup=SubgroupShort("b", 4, 1, 1)),
         "Job is not ready for scheduling. Waiting for 4 pods for SubGroup b, currently 1 exist, 1 are gated.",
         id="subgroup-not-ready",
+    ),
+    pytest.param(
+        Verdict(code=Code.GANG_NOT_READY, required=8, present=2, subgroup=SubgroupShort("b", 4, 1, stray="c")),
+        "Job is not ready for scheduling. Waiting for 4 pods for SubGroup b, currently 1 exist, 0 are gated. "
+        "A pod names SubGroup c, of which the PodGroup counts no pods.",
+        id="subgroup-that-there-is-not",
     ),
     pytest.param(
         Verdict(code=Code.GANG_NOT_READY, subgroup=SubgroupShort("b", 2, 1, is_of_subgroups=True)),
@@ -260,8 +288,8 @@ TEXTS = [
     pytest.param(
         Verdict(
             code=Code.NO_NODE_FITS,
-            node_reasons=(NodeReason("berth", "", 2), NodeReason("insufficient", "nvidia.com/gpu", 3)),
-            berth=BerthCause(holder="ns/large", since_s=1_767_268_800),
+            node_reasons=(NodeReason("reserve", "", 2), NodeReason("insufficient", "nvidia.com/gpu", 3)),
+            reserve=ReserveCause(owner="ns/large", since_s=1_767_268_800),
         ),
         "no nodes with enough resources were found: "
         "2 node(s) are kept for ns/large, which has waited since 2026-01-01T12:00:00Z. \n"
@@ -270,17 +298,25 @@ TEXTS = [
     ),
     pytest.param(
         Verdict(
-            code=Code.WAITS_FOR_BERTH,
-            berth=BerthCause(
-                holder="ns/large", since_s=1_767_268_800, nodes=tuple(f"n{number}" for number in range(10))
+            code=Code.WAITS_FOR_RESERVED_NODES,
+            reserve=ReserveCause(
+                owner="ns/large", since_s=1_767_268_800, nodes=tuple(f"n{number}" for number in range(10))
             ),
         ),
         "ns/large has waited since 2026-01-01T12:00:00Z, "
         "so its place is being freed on n0, n1, n2, n3, n4, n5, n6, n7 and 2 more. "
         "It starts when enough of the pods there have ended",
-        id="waits-for-berth",
+        id="waits-for-reserved-nodes",
     ),
 ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [("PyTorchJob", "a P"), ("AppWrapper", "an A"), ("MPIJob", "an M"), ("TFJob", "a T"), ("gang (x)", "a g")],
+)
+def test_a_kind_has_the_article_that_it_is_spoken_with(kind: str, text: str) -> None:
+    assert messages.with_article(kind).startswith(text)
 
 
 @pytest.mark.parametrize(("verdict", "text"), TEXTS)
@@ -331,12 +367,14 @@ def test_no_object_of_another_namespace_is_named(code: Code, reader: str | None,
     """Who reads a condition has the rights of its namespace: an attacker takes names and UIDs from there."""
     found = Verdict(
         code=code,
-        node_reasons=(NodeReason("berth", "", 2), NodeReason("claim-kept", "", 1)),
-        berth=BerthCause(holder="canary/large", since_s=1_767_268_800, queue="b"),
+        node_reasons=(NodeReason("reserve", "", 2), NodeReason("claim-kept", "", 1)),
+        reserve=ReserveCause(owner="canary/large", since_s=1_767_268_800, queue="b"),
         kept=(KeptDevices("a", "canary/old"), KeptDevices("a", "canary/older"), KeptDevices("b", "ns/own")),
     )
     text = messages.told(found, reader=reader).message
-    assert ("canary" in text) is (sees and code in {Code.NO_NODE_FITS, Code.GANG_INCOMPLETE, Code.WAITS_FOR_BERTH})
+    assert ("canary" in text) is (
+        sees and code in {Code.NO_NODE_FITS, Code.GANG_INCOMPLETE, Code.WAITS_FOR_RESERVED_NODES}
+    )
     if code is Code.NO_NODE_FITS and not sees:
         assert "2 node(s) are kept for another group of queue b, which has waited since 2026-01-01T12:00:00Z." in text
         own = "ns/own" if reader else "of another namespace"

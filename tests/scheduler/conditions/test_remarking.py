@@ -11,17 +11,17 @@ import pytest
 from gpu.request import FractionAsk, GpuRequest
 from gpu.translation import Note, NoteCode, Place, Translation
 from kube.events import EventRecorder
-from scheduler.conditions.events import Remarking
+from scheduler.conditions.enforcement import Remarking
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.settings import Settings
-from scheduler.watch.cache import Cache
+from scheduler.watch.cache import Cache, CacheListeners
 from tests.kube.lead.test_lease import LoopClock
 from tests.kube.scripted import ScriptedTransport, api_over, ok
 from tests.scheduler.core.model.test_records import request
 from tests.scheduler.core.objects import NANO, bound, changed, commit, node, recorded, reservation
 from wire import names
+from wire.api_groups import NORMAL, WARNING
 from wire.core import Pod
-from wire.events import NORMAL, WARNING
 
 HALF = FractionAsk(NANO // 2)
 SAME = request((FractionAsk(NANO // 2, seat="a"),), (FractionAsk(NANO // 2, seat="a"),))
@@ -36,15 +36,15 @@ class Stage:
     """A cache that is told of pods, and what is said of them."""
 
     def __init__(self, *shared: Pod) -> None:
-        self.cache = Cache(Cluster(Settings()))
-        self.cache.cluster.upsert_node(node(gpus=2))
-        for pod in shared:
-            self.cache.note_pod(pod)
         self._transport = ScriptedTransport(deque([ok({"metadata": {"name": "e"}}, status=201)] * 10))
         self.events = EventRecorder(
             api_over(self._transport), clock=LoopClock(0), controller="kai-scheduler", instance="s-0"
         )
-        self.remarking = Remarking(self.cache, self.events)
+        self.remarking = Remarking(self.events)
+        self.cache = Cache(Cluster(Settings()), listeners=CacheListeners(bound=self.remarking.bound))
+        self.cache.cluster.upsert_node(node(gpus=2))
+        for pod in shared:
+            self.cache.note_pod(pod)
 
     async def run(self, *seen: Pod) -> None:
         """Lead, and see these versions of pods."""
@@ -94,10 +94,7 @@ async def test_a_pod_that_has_what_it_says_is_told_nothing(notes: tuple[Note, ..
     assert stage.told == []
 
 
-FULL = [
-    reservation("a", book={"x": NANO // 2}),
-    reservation("b", book={"y": NANO // 2}, uuid="GPU-2"),
-]
+FULL = [reservation("a", book={"x": NANO // 2}), reservation("b", book={"y": NANO // 2}, uuid="GPU-2")]
 
 
 @pytest.mark.parametrize(
@@ -147,7 +144,7 @@ async def test_what_is_asked_first_on_the_node_that_was_chosen_is_no_alternative
         tasks.start_soon(stage.remarking.run)
         tasks.start_soon(stage.events.run)
         await anyio.sleep(1)
-        stage.cache.on_bound(found, alternative)
+        stage.remarking.bound(found, alternative)
         await anyio.sleep(10)
         tasks.cancel_scope.cancel()
     assert [said.startswith(text) for _, said in stage.told] == ([True] if text else [])

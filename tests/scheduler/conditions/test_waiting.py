@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import anyio
+import pytest
 
 from kube.client.resources import PODS
+from scheduler.conditions.paced_writes import ByNamespace, Turns
+from scheduler.conditions.pod_scheduled import PASSING, DelayedReasons
+from scheduler.core.model.plan import Explain
+from scheduler.core.model.verdict import Code, Verdict
 from simulator.apiserver.faults import Fault
 from tests.scheduler import stage
 from tests.scheduler.stage import (
@@ -118,6 +125,7 @@ async def test_counts_follow_the_cluster_a_while_later() -> None:
         assert len(writes(world, "scheduler", "pods", "status")) == before + 1
 
 
+@pytest.mark.thorough
 async def test_a_cordon_writes_counts_to_a_few_pods_a_second_however_many_wait() -> None:
     async with stage.stage("3x4x80GiB") as world:
         await create(world, *(pod(f"big-{number:03}", gpus=8) for number in range(100)))
@@ -170,9 +178,7 @@ async def test_a_gang_that_does_not_grow_says_how_many_members_it_has() -> None:
             await anyio.sleep(0.15)
         await anyio.sleep(1.1)
         told = {waits_because(world, f"m-{number}") for number in range(3)}
-        assert told == {
-            "Job is not ready for scheduling. Waiting for 16 pods, currently 3 exist, 0 are gated",
-        }
+        assert told == {"Job is not ready for scheduling. Waiting for 16 pods, currently 3 exist, 0 are gated"}
         assert len(writes(world, "scheduler", "pods", "status")) == 3
 
 
@@ -229,3 +235,150 @@ async def test_a_condition_that_somebody_else_overwrites_is_written_again() -> N
         assert len(writes(world, "scheduler", "pods", "status")) == 2
         await settle(600)
         assert len(writes(world, "scheduler", "pods", "status")) == 2
+
+
+GANG = ("ns", "g")
+
+
+def says(*uids: str, code: Code = Code.GANG_NOT_READY, group: tuple[str, str] | None = GANG) -> Explain:
+    return Explain(pods=uids, pod_group=group, verdict=Verdict(code=code))
+
+
+def test_a_member_is_told_a_second_after_the_last_one_came() -> None:
+    growing = DelayedReasons()
+    growing.take(says("a"), 10.0)
+    assert growing.told_from("a") == 11.0
+    growing.take(says("a", "b"), 10.8)
+    assert growing.told_from("a") == growing.told_from("b") == 11.8
+
+
+def test_a_member_that_said_it_already_does_not_count_as_growth() -> None:
+    growing = DelayedReasons()
+    growing.take(says("a", "b"), 10.0)
+    growing.take(says("a", "b"), 12.0)
+    assert growing.told_from("a") == 11.0
+
+
+def test_a_member_is_told_after_five_seconds_however_the_gang_grows() -> None:
+    growing = DelayedReasons()
+    for number in range(10):
+        growing.take(says(f"m{number}"), 10.0 + number)
+    assert growing.told_from("m0") == 15.0
+    assert growing.told_from("m9") == 20.0
+
+
+def test_pods_of_no_gang_do_not_wait_for_each_other() -> None:
+    growing = DelayedReasons()
+    growing.take(says("a", code=Code.OWNER_NOT_SEEN, group=None), 10.0)
+    growing.take(says("b", code=Code.OWNER_NOT_SEEN, group=None), 10.8)
+    assert (growing.told_from("a"), growing.told_from("b")) == (11.0, 11.8)
+
+
+@pytest.mark.parametrize("code", sorted(set(Code) - PASSING - {Code.WAITS_FOR_VICTIMS}, key=str))
+def test_another_reason_is_told_at_once(code: Code) -> None:
+    growing = DelayedReasons()
+    growing.take(says("a"), 10.0)
+    growing.take(says("a", code=code), 10.1)
+    assert growing.told_from("a") < 10.1
+
+
+def test_a_pod_for_which_room_is_made_is_told_ten_seconds_later() -> None:
+    growing = DelayedReasons()
+    growing.take(says("a", code=Code.WAITS_FOR_VICTIMS), 10.0)
+    growing.take(says("a", code=Code.WAITS_FOR_VICTIMS), 15.0)  # another count: one victim is gone
+    assert growing.told_from("a") == 20.0
+
+
+@pytest.mark.parametrize("code", [Code.NO_NODE_FITS, Code.GANG_NOT_READY])
+def test_its_time_begins_again_when_it_had_another_reason_in_between(code: Code) -> None:
+    growing = DelayedReasons()
+    growing.take(says("a", code=Code.WAITS_FOR_VICTIMS), 10.0)
+    growing.take(says("a", code=code), 15.0)
+    assert growing.told_from("a") < 20.0
+    growing.take(says("a", code=Code.WAITS_FOR_VICTIMS), 17.0)
+    assert growing.told_from("a") == 27.0
+
+
+def test_nothing_is_kept_of_pods_that_are_gone() -> None:
+    growing = DelayedReasons()
+    growing.take(says("a", "b"), 10.0)
+    growing.take(says("c", code=Code.WAITS_FOR_VICTIMS), 10.0)
+    growing.forget(("a", "b", "c"))
+    assert not growing._evicting_since
+    assert not growing._since
+    assert not growing._added_at
+    assert not growing._members
+
+
+def always(_: str) -> bool:
+    return True
+
+
+def test_the_first_to_come_has_the_first_turn_and_the_next_one_waits_for_its_own() -> None:
+    turns = Turns(per_s=4)
+    for uid in ("a", "b", "a"):
+        turns.put(uid, "team")
+    assert turns.take(10.0, always) == "a"
+    assert turns.next_at == 10.25
+    assert turns.take(10.2, always) is None
+    assert turns.take(10.25, always) == "b"
+    assert turns.take(20.0, always) is None
+
+
+def test_a_pod_that_is_not_due_any_more_takes_no_turn() -> None:
+    turns = Turns(per_s=4)
+    for uid in ("a", "b", "c"):
+        turns.put(uid, "team")
+    assert turns.take(10.0, lambda uid: uid == "c") == "c"
+    assert turns.next_at == math.inf
+
+
+def test_where_nobody_is_due_the_next_one_has_its_turn_at_once() -> None:
+    turns = Turns(per_s=4)
+    turns.put("a", "team")
+    assert turns.take(10.0, lambda _: False) is None
+    turns.put("b", "team")
+    assert turns.take(10.0, always) == "b"
+
+
+def test_turns_that_nobody_took_are_not_made_up_for() -> None:
+    turns = Turns(per_s=4)
+    turns.put("a", "team")
+    assert turns.take(10.0, always) == "a"
+    for uid in ("b", "c"):
+        turns.put(uid, "team")
+    assert turns.take(100.0, always) == "b"
+    assert turns.take(100.0, always) is None
+
+
+def test_a_namespace_with_many_pods_holds_up_no_other_one() -> None:
+    turns = Turns(per_s=1)
+    for number in range(1000):
+        turns.put(f"flood-{number}", "flood")
+    for uid in ("honest-0", "honest-1"):
+        turns.put(uid, "honest")
+    assert [turns.take(float(second), always) for second in range(5)] == [
+        "flood-0",
+        "honest-0",
+        "flood-1",
+        "honest-1",
+        "flood-2",
+    ]
+
+
+def test_a_pod_that_is_taken_out_has_no_turn_and_leaves_no_namespace() -> None:
+    pods = ByNamespace[str]()
+    for uid, namespace in (("a", "one"), ("b", "two"), ("c", "one")):
+        pods.put(uid, namespace)
+    for uid in ("b", "x"):
+        pods.discard(uid)
+    assert (len(pods), pods.pop(), pods.pop(), len(pods)) == (2, "a", "c", 0)
+    with pytest.raises(StopIteration):
+        pods.pop()
+
+
+def test_a_pod_that_is_queued_keeps_its_place() -> None:
+    pods = ByNamespace[str]()
+    for uid in ("a", "b", "a"):
+        pods.put(uid, "one")
+    assert [pods.pop(), pods.pop()] == ["a", "b"]

@@ -10,7 +10,7 @@ import msgspec
 from scheduler.core.convert.numa import numa_report
 from scheduler.core.model.numa import NumaRecord, NumaReport
 from wire import names
-from wire.noderesourcetopology import NodeResourceTopology
+from wire.api_groups import NodeResourceTopology
 
 GPU = names.GPU_RESOURCE
 SINGLE, RESTRICTED = "single-numa-node", "restricted"
@@ -28,10 +28,7 @@ def topology(
     node: str, *zones: Has, policy: str = SINGLE, scope: str = "container", **more: Any
 ) -> NodeResourceTopology:
     """A node's object: ``zones`` in order, each with (has, left) or a number by resource."""
-    attributes = [
-        {"name": "topologyManagerPolicy", "value": policy},
-        {"name": "topologyManagerScope", "value": scope},
-    ]
+    attributes = [{"name": "topologyManagerPolicy", "value": policy}, {"name": "topologyManagerScope", "value": scope}]
     written = {
         "metadata": {"name": node, "uid": f"numa-{node}"},
         "attributes": attributes,

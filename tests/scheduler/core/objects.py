@@ -18,7 +18,7 @@ from gpu.bound_pod import ClaimedShare
 from gpu.grant import Charged, DeviceGrant, Grant, render_charged
 from gpu.translation import Translation
 from scheduler.core.cluster import Cluster
-from scheduler.core.convert import pod_groups, queues, volumes
+from scheduler.core.convert import pod_groups, volumes
 from scheduler.core.convert.devices import device_class_record, slice_record
 from scheduler.core.convert.resource_claims import resource_claim_record
 from scheduler.core.filters.registry import FILTERS, Filters
@@ -547,7 +547,7 @@ def feed(made: Cluster, *objects: Fed) -> None:
             case BindRequest():
                 made.upsert_bind_request(obj)
             case Queue():
-                made.queues.records.put(queues.queue_record(obj))
+                made.queues.records.put(pod_groups.queue_record(obj))
             case Topology():
                 made.topologies.of_kai.put(pod_groups.topology_record(obj))
             case ResourceClaim() | ResourceSlice() | DeviceClass():

@@ -16,7 +16,7 @@ from gpu import book as books
 from gpu import reservation as reservations
 from gpu.book import Book, Entry
 from scheduler.core.cluster import Cluster
-from scheduler.core.convert.queues import queue_record
+from scheduler.core.convert.pod_groups import queue_record
 from scheduler.core.model.plan import Attempt, Bind, Gang, Hold, Join, Placement, Plan, Retire, Withdraw
 from scheduler.core.model.settings import Settings
 from tests.scheduler.core.objects import NANO, bind_request, bound, changed, ended, feed, reservation
@@ -27,7 +27,7 @@ from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
 from wire.crds.queue import Queue
 
-#: Evictions have a machine of their own (stories/test_room_machine.py).
+#: Evictions have a machine of their own (stories/test_preemption_machine.py).
 SETTINGS = Settings(back_off_ns=1, exclusion_ns=1, preemption=False)
 
 
@@ -306,7 +306,7 @@ class World:
 
     def _is_live(self, uid: str, entry: Entry) -> bool:
         pod = self.pods.get(uid)
-        if pod is None or pod.status.phase in {names.SUCCEEDED, names.FAILED}:
+        if pod is None or pod.status.phase in names.ENDED_PHASES:
             return False
         return bool(pod.spec.node_name) or pod.metadata.resource_version == entry.rv
 
@@ -342,7 +342,7 @@ class World:
         whole: dict[str, int] = {}
         for pod in self.pods.values():
             name = pod.spec.node_name
-            if not name or pod.status.phase in {names.SUCCEEDED, names.FAILED}:
+            if not name or pod.status.phase in names.ENDED_PHASES:
                 continue
             asked = (pod.spec.containers[0].resources.requests or {}).get(names.GPU_RESOURCE, "0")
             whole[name] = whole.get(name, 0) + int(asked)

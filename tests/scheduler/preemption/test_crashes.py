@@ -12,7 +12,8 @@ from kube.client.resources import PODS
 from scheduler.core.model.preemption import Ended
 from simulator.apiserver.calls import Call
 from simulator.clock import VirtualTimeLoop
-from tests.scheduler.preemption.roomstage import NS, Process, Stage, stage
+from tests.quick import few
+from tests.scheduler.preemption.preemption_stage import NS, Process, Stage, stage
 
 TAKEN = tuple(f"v{i}" for i in range(8))
 
@@ -115,7 +116,7 @@ def test_the_story_has_all_kinds_of_writes() -> None:
 
 
 @pytest.mark.parametrize("is_after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("strike", range(11))
+@pytest.mark.parametrize("strike", few(range(11), 2))
 def test_a_crash_at_a_write_makes_no_difference_in_the_end(strike: int, is_after: bool) -> None:
     assert strike < len(writes())
     seen, wrong = play(strike, is_after=is_after)

@@ -15,8 +15,8 @@ import pytest
 from kube.client.api import Api
 from kube.client.resources import PODS
 from kube.client.retry import Retry
-from scheduler.preemption.evictor import Evictor, Wanted
-from scheduler.telemetry.observer import Answer
+from scheduler.preemption.evictor import SIDE_BY_SIDE, Evictor, Wanted
+from scheduler.telemetry.events import Answer
 from simulator.apiserver.calls import Call
 from simulator.apiserver.faults import Fault
 from simulator.apiserver.server import MemoryApiServer
@@ -30,18 +30,20 @@ BUDGETS = f"/apis/policy/v1/namespaces/{NS}/poddisruptionbudgets"
 class Stage:
     """A server with running pods, an evictor, and what was told, with the second in which it was."""
 
-    def __init__(self, **settings: int) -> None:
+    def __init__(self, *, per_s: int = 300, side_by_side: int = SIDE_BY_SIDE) -> None:
         clock = VirtualClock(asyncio.get_running_loop())
         self.server = MemoryApiServer(clock=clock, rng=random.Random(1), auto_namespaces=True)
         self.api = Api(self.server.transport("scheduler"), retry=Retry(random.Random(1)))
-        self.evictor = Evictor(self.api, **{"per_s": 300, **settings})
         self.told: list[tuple[str, Answer, int]] = []
         self.refused: list[tuple[str, bool]] = []
-        self.evictor.on_refused = lambda uid, is_refused: self.refused.append((uid, is_refused))
+        self.evictor = Evictor(self.api, per_s=per_s, side_by_side=side_by_side, on_refused=self._note_refused)
         self.due: dict[str, bool] = {}
         #: How often each was asked whether its pod is still due.
         self.judged: Counter[str] = Counter()
         self._began = anyio.current_time()
+
+    def _note_refused(self, uid: str, is_refused: bool) -> None:
+        self.refused.append((uid, is_refused))
 
     @property
     def now_s(self) -> float:

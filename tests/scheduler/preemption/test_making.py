@@ -1,4 +1,4 @@
-"""Preemption: written before anybody is evicted, kept for its holder, and nobody asked for what is over."""
+"""Preemption: written before anybody is evicted, kept for its nominated pod, and nobody asked for what is over."""
 
 from __future__ import annotations
 
@@ -13,10 +13,19 @@ import pytest
 from kube.client.resources import CONFIG_MAPS, POD_GROUPS, PODS
 from scheduler.core.model.preemption import Action, Ended, Evicted, Nomination, Place
 from scheduler.core.preemption import nomination_record
-from scheduler.telemetry.observer import Answer, Evicts
+from scheduler.telemetry.events import Answer, Evicts
 from simulator.apiserver.calls import Call
 from simulator.apiserver.faults import Fault
-from tests.scheduler.preemption.roomstage import BUDGETS, NODE, NS, Process, Stage, is_write_of_room, name_of, stage
+from tests.scheduler.preemption.preemption_stage import (
+    BUDGETS,
+    NODE,
+    NS,
+    Process,
+    Stage,
+    is_write_of_room,
+    name_of,
+    stage,
+)
 from tests.simulator.apiserver.calls import send
 from wire import names
 
@@ -25,10 +34,10 @@ SWEEP_S = 11
 
 
 @asynccontextmanager
-async def making(*holders: str) -> AsyncIterator[tuple[Stage, Process]]:
+async def making(*nominees: str) -> AsyncIterator[tuple[Stage, Process]]:
     """A full node, pods that wait, and a process that leads: it has written the record once."""
     async with stage(*TAKEN) as (at, tasks):
-        for name in holders or ("h",):
+        for name in nominees or ("h",):
             await at.pod(name, is_bound=False)
         process = Process(at, "scheduler")
         await process.start(tasks)
@@ -68,18 +77,18 @@ async def test_all_nominations_of_a_decision_are_one_write_and_then_their_victim
         assert at.evictions() == ["v3", "v1", "v2"]
         assert (at.writes("scheduler"), at.piece_writes("scheduler")) == (1 + 1, 1)
         assert [nomination.id for nomination in at.record.nominations] == ["h-0", "i-0"]
-        assert process.observer.answers == [(Evicts.RECLAIM, Answer.EVICTED)] * 3
+        assert process.counted.answers == [(Evicts.RECLAIM, Answer.EVICTED)] * 3
 
 
-async def test_a_nomination_is_charged_at_once_and_what_its_victims_leave_is_kept_until_its_holder_is_bound() -> None:
+async def test_a_nomination_is_charged_at_once_and_what_its_victims_leave_is_kept_until_its_nominee_is_bound() -> None:
     async with making() as (at, process):
         process.decide(at.nomination("h-0", "h", "v0", "v1"))
         assert [nomination.id for nomination in process.nominations] == ["h-0"]
         await anyio.sleep(5)
-        assert process.free_gpus() == 1  # two are gone, one of them is the holder's
+        assert process.free_gpus() == 1  # two are gone, one of them is the nominated pod's
         await at.api.delete(PODS, "h", namespace=NS, grace_s=0)
         await anyio.sleep(1)
-        process.give_up(process.nominations[0], Ended.HOLDER_GONE)
+        process.give_up(process.nominations[0], Ended.NOMINEE_GONE)
         assert (process.nominations, process.free_gpus()) == ([], 2)
 
 
@@ -168,15 +177,15 @@ async def test_evictions_for_which_nobody_started_are_counted() -> None:
         lost, found = at.nomination("h-0", "h", "v0", "v1"), at.nomination("i-0", "i", "v2")
         process.decide(lost, found)
         await anyio.sleep(1)
-        process.give_up(lost, Ended.HOLDER_GONE)
+        process.give_up(lost, Ended.NOMINEE_GONE)
         process.give_up(found, Ended.BOUND)
-        assert process.observer.in_vain == 2
+        assert process.counted.in_vain == 2
 
 
 # --- an end
 
 
-async def test_what_is_given_up_stays_kept_for_holders_that_wait_until_its_end_is_on_record() -> None:
+async def test_what_is_given_up_stays_kept_for_nominees_that_wait_until_its_end_is_on_record() -> None:
     async with making("h", "i") as (at, process):
         first = at.nomination("h-0", "h", "v0", "v1")
         process.decide(first)
@@ -190,7 +199,7 @@ async def test_what_is_given_up_stays_kept_for_holders_that_wait_until_its_end_i
         assert [nomination.id for nomination in at.record.nominations] == ["h-0"]
         await anyio.sleep(1)  # long before the sweep
         assert (process.free_gpus(), process.nominations, at.record.nominations) == (2, [], ())
-        assert process.observer.in_vain == 2
+        assert process.counted.in_vain == 2
 
 
 async def test_nobody_goes_any_more_for_what_was_given_up() -> None:
@@ -232,7 +241,7 @@ async def test_evictions_on_their_way_are_answered_before_the_end_of_their_nomin
         assert [nomination.id for nomination in at.record.nominations] == ["h-0"]
         await anyio.sleep(3)
         assert at.evictions() == ["v0"]  # the stage looks whether it stood on the record then
-        assert (at.record.nominations, process.nominations, process.observer.in_vain) == ((), [], 1)
+        assert (at.record.nominations, process.nominations, process.counted.in_vain) == ((), [], 1)
 
 
 async def test_an_eviction_of_unknown_outcome_is_on_its_way_until_its_pod_was_read() -> None:
@@ -275,7 +284,7 @@ async def test_a_revision_without_a_victim_that_is_being_asked_is_written_when_t
 # --- will it fit
 
 
-async def test_nobody_goes_for_a_holder_that_does_not_fit_any_more_and_one_is_asked_again_when_it_does() -> None:
+async def test_nobody_goes_for_a_nominee_that_does_not_fit_any_more_and_one_is_asked_again_when_it_does() -> None:
     async with making() as (at, process):
         await at.pod("big", gpus=2, is_bound=False)
         await protect(at, 1)
@@ -439,18 +448,16 @@ async def test_a_new_leader_counts_what_the_one_before_evicted() -> None:
         await anyio.sleep(1)
         process.kill()
         second = await another(at)
-        (evicted,) = {second.cache.room.facts().evicted[f"owner-{name}"] for name in ("v0", "v1")}
+        (evicted,) = {second.cache.preemption.facts().evicted[f"owner-{name}"] for name in ("v0", "v1")}
         assert evicted == Evicted(1, evicted.last_s)
-        second.give_up(second.nominations[0], Ended.HOLDER_GONE)
-        assert second.observer.in_vain == 2
+        second.give_up(second.nominations[0], Ended.NOMINEE_GONE)
+        assert second.counted.in_vain == 2
 
 
-async def test_a_record_that_cannot_be_read_keeps_nothing_and_is_written_over(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_record_that_cannot_be_read_keeps_nothing_and_is_written_over(caplog: pytest.LogCaptureFixture) -> None:
     async with making() as (at, process):
         process.kill()
-        said = {"data": {"room": "{", "term": "many"}}
+        said = {"data": {"nominations": "{", "term": "many"}}
         await at.api.patch(CONFIG_MAPS, names.NOMINATIONS, said, namespace=names.SYSTEM_NAMESPACE)
         with caplog.at_level(logging.WARNING):
             second = await another(at)
@@ -492,10 +499,10 @@ async def test_a_write_that_was_refused_counts_no_evictions_and_no_takes() -> No
             await anyio.sleep(0.1)
             await at.api.delete(PODS, f"x{number}", namespace="other", grace_s=0)
             await anyio.sleep(60)
-        assert (process.cache.room.facts().evicted, process.cache.room.takers_wait) == ({}, {})
+        assert (process.cache.preemption.facts().evicted, process.cache.preemption.takers_wait) == ({}, {})
         process.kill()
         second = await another(at)
-        assert (second.cache.room.facts().evicted, second.cache.room.takers_wait) == ({}, {})
+        assert (second.cache.preemption.facts().evicted, second.cache.preemption.takers_wait) == ({}, {})
         assert at.evictions() == []
 
 
@@ -506,7 +513,7 @@ async def test_a_nomination_whose_write_was_refused_counts_its_evictions_once_wh
             process.decide(at.nomination("h-0", "h", "v0"))
             await anyio.sleep(10)
         assert at.evictions() == ["v0"]
-        (evicted,) = process.cache.room.facts().evicted.values()
+        (evicted,) = process.cache.preemption.facts().evicted.values()
         assert evicted.times == 1
 
 
@@ -522,7 +529,7 @@ async def test_what_is_given_up_while_it_is_written_for_the_first_time_is_no_tak
             await anyio.sleep(SWEEP_S)
             await at.api.delete(PODS, f"x{number}", namespace="other", grace_s=0)
             await anyio.sleep(1)
-        assert (at.evictions(), process.cache.room.takers_wait) == ([], {})
+        assert (at.evictions(), process.cache.preemption.takers_wait) == ([], {})
 
 
 # --- two leaders
@@ -565,11 +572,11 @@ async def test_a_nomination_that_another_one_has_overtaken_is_dropped_and_decide
     """It was decided before the record of another leader was read."""
     async with making("h", "i") as (at, process):
         process.decide(at.nomination("h-0", "h", "v0"))
-        version = process.cache.room.version
+        version = process.cache.preemption.version
         with caplog.at_level(logging.WARNING):
             process.decide(at.nomination("i-0", "i", "v0", "v1"))
         assert [nomination.id for nomination in process.nominations] == ["h-0"]
-        assert process.cache.room.version > version
+        assert process.cache.preemption.version > version
         assert "nomination i-0 has pod" in caplog.text
         await anyio.sleep(2)
         assert at.evictions() == ["v0"]
@@ -672,12 +679,12 @@ async def test_who_is_refused_is_known_to_decisions_and_asked_again() -> None:
         await protect(at, 0)
         process.decide(at.nomination("h-0", "h", "v0"))
         await anyio.sleep(1)
-        assert process.cache.room.facts().refused == {at.uids["v0"]}
+        assert process.cache.preemption.facts().refused == {at.uids["v0"]}
         await allow(at, 1)
         await anyio.sleep(10)
         assert at.evictions() == ["v0"]
-        assert process.cache.room.facts().refused == frozenset()
-        answers = [answer for _, answer in process.observer.answers]
+        assert process.cache.preemption.facts().refused == frozenset()
+        answers = [answer for _, answer in process.counted.answers]
         assert answers == [Answer.REFUSED, Answer.EVICTED]
 
 
@@ -711,7 +718,7 @@ async def test_a_preempted_pod_of_a_gang_has_its_event_on_the_podgroup() -> None
         await anyio.sleep(10)
         said = "Pod team/member was preempted by higher priority workload team/urgent"
         assert await at.notes() == [("PodGroup", "g", said)]
-        assert process.observer.answers == [(Evicts.PREEMPT, Answer.EVICTED)]
+        assert process.counted.answers == [(Evicts.PREEMPT, Answer.EVICTED)]
 
 
 @pytest.mark.parametrize("action", [Action.RECLAIM, Action.PREEMPT, Action.MOVE])
@@ -737,8 +744,8 @@ async def test_one_line_of_the_log_tells_of_each_step(caplog: pytest.LogCaptureF
             await anyio.sleep(1)
             process.give_up(process.nominations[0], Ended.BOUND)
         told = {r.__dict__["event"]: r.__dict__["fields"] for r in caplog.records if "event" in r.__dict__}
-        assert told["room.made"] == {"nomination": "h-0", "action": "reclaim", "victims": 1}
+        assert told["nomination.made"] == {"nomination": "h-0", "action": "reclaim", "victims": 1}
         assert told["pod.evicted"] == {
             "pod": "team/v0", "node": NODE, "action": "reclaim", "nomination": "h-0", "taker": "team",
         }  # fmt: skip
-        assert told["room.ended"] == {"nomination": "h-0", "because": "bound", "evicted": 1}
+        assert told["nomination.ended"] == {"nomination": "h-0", "because": "bound", "evicted": 1}

@@ -23,8 +23,8 @@ from scheduler.core.preemption.eviction_history import Hour, piece_names
 from scheduler.core.preemption.nomination_record import MOST_BYTES, MOST_CLAIMS, Record, sent_bytes, written
 from scheduler.core.preemption.record_shares import added
 from scheduler.preemption.evictor import Evictor, Wanted
-from scheduler.preemption.nomination_record import RoomRecord, Wrote
-from scheduler.telemetry.observer import Answer
+from scheduler.preemption.nomination_record import NominationRecord, Wrote
+from scheduler.telemetry.events import Answer
 from tests.conftest import AnyioBackend
 from tools.cluster.plane import ControlPlane
 from wire import names
@@ -77,18 +77,18 @@ async def test_a_record_as_large_as_it_may_be_is_taken_and_read_back(api: Api) -
         record, hour = added(record, hour, many, now_s=1_800_000_000)
     assert MOST_BYTES * 0.95 < sent_bytes(written(record).encode()) <= MOST_BYTES
     claims = {str(uuid.UUID(int=number)): FailedClaim(9, 1_800_000_000) for number in range(MOST_CLAIMS)}
-    ours = RoomRecord(api)
+    ours = NominationRecord(api)
     await ours.read()
     assert await ours.write(record, hour, claims) is Wrote.WRITTEN
     assert await ours.write(Record(record.nominations[1:]), hour, claims) is Wrote.WRITTEN
-    theirs = RoomRecord(api)
+    theirs = NominationRecord(api)
     await theirs.read()
     assert theirs.record.nominations == record.nominations[1:]
     assert (theirs.hour, theirs.claims) == (hour, claims)
 
 
 async def test_of_two_leaders_the_second_one_loses_its_write_and_reads(api: Api) -> None:
-    one, two = RoomRecord(api), RoomRecord(api)
+    one, two = NominationRecord(api), NominationRecord(api)
     for record in (one, two):
         await record.read()
     for number in range(2):  # the first time the record is created, then it is changed
@@ -143,8 +143,7 @@ async def test_the_evictor_knows_each_answer(api: Api) -> None:
         await budget(api, name, app)
     told: dict[str, list[Answer]] = {}
     refused: dict[str, bool] = {}
-    evictor = Evictor(api, per_s=300)
-    evictor.on_refused = refused.__setitem__
+    evictor = Evictor(api, per_s=300, on_refused=refused.__setitem__)
     wanted = {
         "plain": plain,
         "kept": kept,

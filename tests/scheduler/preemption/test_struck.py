@@ -1,7 +1,7 @@
 """The real scheduler makes room, and is struck at each single write of it, in every way a write can go wrong.
 
-Whatever was struck: the holder runs in the end, the victims and nobody else are gone, what is free can be used, nothing
-is written while there is nothing to do, and nothing is left over (tests/simulation/playing.py).
+Whatever was struck: the nominated pod runs in the end, the victims and nobody else are gone, what is free can be used,
+nothing is written while there is nothing to do, and nothing is left over (tests/simulation/playing.py).
 """
 
 from __future__ import annotations

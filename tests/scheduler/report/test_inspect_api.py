@@ -36,12 +36,7 @@ NODE = {
     "totalGPU": 48,
     "usedGPU": 12,
     "devs": [
-        {
-            "id": 0,
-            "totalGPU": 24,
-            "usedGPU": 12,
-            "pods": [{"name": "t", "namespace": "ns", "usedGPU": 12}],
-        },
+        {"id": 0, "totalGPU": 24, "usedGPU": 12, "pods": [{"name": "t", "namespace": "ns", "usedGPU": 12}]},
         {"id": 1, "totalGPU": 24, "usedGPU": 0, "pods": []},
     ],
 }

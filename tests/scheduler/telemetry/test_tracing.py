@@ -6,10 +6,21 @@ import msgspec
 import pytest
 
 from kube.telemetry.tracing import Span, Tracer
-from scheduler.core.model.plan import Placement
+from scheduler.core.model.plan import Bind, Placement, Plan
 from scheduler.core.model.verdict import Code
-from scheduler.telemetry import traces
-from scheduler.telemetry.traces import MOST_OVER, MOST_PODS, MOST_REASONS, MOST_UNTOLD, UNTOLD_NS, Traced
+from scheduler.telemetry import events
+from scheduler.telemetry.events import (
+    MOST_OVER,
+    MOST_PODS,
+    MOST_REASONS,
+    MOST_UNTOLD,
+    UNTOLD_NS,
+    Attempted,
+    Decided,
+    Judged,
+    PodTraces,
+    RequestMade,
+)
 from wire import names, traceparent
 from wire.core import Condition, ObjectMeta, Pod, PodSpec, PodStatus
 
@@ -38,7 +49,7 @@ class Spans:
 class Told:
     def __init__(self) -> None:
         self.clock, self.spans = Clock(), Spans()
-        self.traces = Traced(Tracer(self.spans, clock=self.clock), scheduler_name=names.SCHEDULER_NAME)
+        self.traces = PodTraces(Tracer(self.spans, clock=self.clock), scheduler_name=names.SCHEDULER_NAME)
         self.traces.leads(True)
 
     def names(self) -> list[str]:
@@ -101,7 +112,7 @@ def test_no_wait_begins_before_its_pod(told: Told) -> None:
 def test_a_wait_tells_its_first_reasons(told: Told) -> None:
     told.traces.seen(a_pod("one"))
     for number in range(2 * MOST_REASONS):
-        told.traces.waits("one", Code.NO_NODE_FITS if number % 2 else Code.BACKING_OFF)
+        told.traces.take(Judged("one", Code.NO_NODE_FITS if number % 2 else Code.BACKING_OFF))
     told.traces.gone("one")
     (wait, whole) = told.spans.taken
     assert (wait.name, whole.name, whole.error) == ("wait", "pod", "deleted")
@@ -169,14 +180,14 @@ def test_who_follows_for_years_keeps_no_more_than_the_last(told: Told) -> None:
 
 @pytest.mark.parametrize("because", ["Refused: https://user:secret@server said no", "", "DeviceTaken"])
 def test_a_cause_is_a_word(because: str) -> None:
-    assert traces.cause_of(because) in {"Refused", "Overtaken", "DeviceTaken"}
+    assert events.cause_of(because) in {"Refused", "Overtaken", "DeviceTaken"}
 
 
 async def test_a_pod_that_runs_before_its_binding_is_answered_is_told_whole(told: Told) -> None:
     told.traces.seen(a_pod("one"))
     told.traces.seen(a_pod("one", node="n", phase="Running"))
     placement = Placement(pod_uid="one", namespace="team", name="p", rv="1", node="n")
-    told.traces.attempted(placement, 0.0, 0.0, None)
+    told.traces.take(Attempted(placement, 0.0, 0.0, None))
     assert told.names() == ["start", "pod", "attempt"]
     assert told.traces.of("one")
 
@@ -191,8 +202,8 @@ def test_pods_that_are_over_are_forgotten_in_turn(told: Told) -> None:
 
 async def test_of_a_pod_that_is_not_followed_nothing_is_told(told: Told) -> None:
     placement = Placement(pod_uid="unknown", namespace="team", name="p", rv="1", node="n")
-    told.traces.decided(placement, "bind", 0.0, 0.0)
-    told.traces.handed_over(placement, 0.0)
-    told.traces.attempted(placement, 0.0, 0.0, None)
-    told.traces.waits("unknown", Code.NO_NODE_FITS)
+    told.traces.take(Decided(Plan(entries=(Bind(placement),)), 0.0, 0.0, 0.0))
+    told.traces.take(RequestMade(placement, 0.0))
+    told.traces.take(Attempted(placement, 0.0, 0.0, None))
+    told.traces.take(Judged("unknown", Code.NO_NODE_FITS))
     assert told.spans.taken == []

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.settings import Settings
-from scheduler.watch.cache import Cache
+from scheduler.watch.cache import Cache, CacheListeners
 from scheduler.watch.sinks import PodSink
 from wire.core import Pod
 
 
-def cache() -> tuple[Cache, PodSink]:
-    made = Cache(Cluster(Settings()))
+def cache(listeners: CacheListeners = CacheListeners()) -> tuple[Cache, PodSink]:  # noqa: B008 - frozen
+    made = Cache(Cluster(Settings()), listeners=listeners)
     return made, PodSink(made)
 
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+import anyio
+
+from kube.client.resources import PODS
 from scheduler.core.cluster import Cluster
-from scheduler.core.model.preemption import BudgetRecord, Evicted, FailedClaim, RoomSettings
+from scheduler.core.model.preemption import BudgetRecord, Evicted, FailedClaim, PreemptionSettings
 from scheduler.core.model.settings import Settings
 from scheduler.core.preemption.nomination_record import MOST_CLAIMS
 from scheduler.core.preemption.protection import ends_s
 from scheduler.watch.cache import Cache
-from scheduler.watch.preemption_facts import KnownForRoom
+from scheduler.watch.preemption_facts import KnownForPreemption
+from simulator.apiserver.faults import Fault
+from tests.scheduler.preemption.preemption_stage import BUDGETS, NS, Process, stage
+from tests.simulator.apiserver.calls import send
 
 
 class Seen:
@@ -18,8 +25,7 @@ class Seen:
 
     def __init__(self) -> None:
         self.namespaces: list[str] = []
-        self.known = KnownForRoom()
-        self.known.on_namespace = self.namespaces.append
+        self.known = KnownForPreemption(on_namespace=self.namespaces.append)
         self._version = self.known.version
 
     def changed(self) -> bool:
@@ -141,7 +147,65 @@ def test_of_too_many_claims_those_that_failed_last_are_known() -> None:
 
 
 def test_what_is_set_about_preemption_reaches_decisions() -> None:
-    settings = RoomSettings(preempt_min_ns=5, longest_grace_s=7)
-    assert KnownForRoom(settings).facts().settings == settings
-    made = Cluster(Settings(room=settings))
-    assert made.snapshot().room_facts.settings == Cache(made).room.facts().settings == settings
+    settings = PreemptionSettings(preempt_min_runtime_ns=5, longest_victim_grace_s=7)
+    assert KnownForPreemption(settings).facts().settings == settings
+    made = Cluster(Settings(preemption_settings=settings))
+    assert made.snapshot().preemption_facts.settings == Cache(made).preemption.facts().settings == settings
+
+
+# Labels that budgets may select pods by: known of all bound pods where there is a budget, and of nobody elsewhere.
+
+
+def labels(process: Process) -> Mapping[str, Mapping[str, str]]:
+    known: Mapping[str, Mapping[str, str]] = process.cache.preemption.facts().labels
+    return known
+
+
+async def test_labels_are_read_when_the_first_budget_appears_and_forgotten_with_the_last() -> None:
+    async with stage("v0", "v1") as (at, tasks):
+        await at.pod("h", is_bound=False)
+        process = Process(at, "scheduler")
+        await process.start(tasks)
+        assert labels(process) == {}
+        client = at.server.transport()
+        for name in ("b", "c"):
+            await send(client, "POST", BUDGETS, {"metadata": {"name": name}, "spec": {"selector": {}}})
+        await anyio.sleep(1)
+        assert {uid: of["app"] for uid, of in labels(process).items()} == {at.uids["v0"]: "a", at.uids["v1"]: "a"}
+        lists = [e for e in at.server.audit if (e.user, e.verb, e.resource) == ("scheduler", "list", "pods")]
+        assert len(lists) == 2  # the cache's own, and one of this namespace
+        await send(client, "DELETE", f"{BUDGETS}/b")
+        await anyio.sleep(1)
+        assert len(labels(process)) == 2
+        await send(client, "DELETE", f"{BUDGETS}/c")
+        await anyio.sleep(1)
+        assert labels(process) == {}
+
+
+async def test_labels_follow_pods_that_change_come_and_go() -> None:
+    async with stage("v0") as (at, tasks):
+        await send(at.server.transport(), "POST", BUDGETS, {"metadata": {"name": "b"}, "spec": {"selector": {}}})
+        process = Process(at, "scheduler")
+        await process.start(tasks)
+        await at.pod("v1")
+        await at.api.patch(PODS, "v0", {"metadata": {"labels": {"app": "other"}}}, namespace=NS)
+        await anyio.sleep(1)
+        assert {uid: of["app"] for uid, of in labels(process).items()} == {at.uids["v0"]: "other", at.uids["v1"]: "a"}
+        await at.api.delete(PODS, "v1", namespace=NS, grace_s=0)
+        await at.api.patch(PODS, "v0", {"status": {"phase": "Succeeded"}}, namespace=NS, subresource="status")
+        await anyio.sleep(1)
+        assert labels(process) == {}
+
+
+async def test_a_list_that_was_late_changes_nothing_that_is_newer() -> None:
+    async with stage("v0") as (at, tasks):
+        process = Process(at, "scheduler")
+        await process.start(tasks)
+        at.server.faults.on_request.append(
+            lambda call: Fault(answer_delay_s=5.0) if call.verb == "list" and call.kind.plural == "pods" else None
+        )
+        await send(at.server.transport(), "POST", BUDGETS, {"metadata": {"name": "b"}, "spec": {"selector": {}}})
+        await anyio.sleep(1)
+        await at.api.patch(PODS, "v0", {"metadata": {"labels": {"app": "newer"}}}, namespace=NS)
+        await anyio.sleep(10)
+        assert labels(process)[at.uids["v0"]]["app"] == "newer"

@@ -8,16 +8,10 @@ from kube.client.resources import DEVICE_TAINT_RULES
 from scheduler.settings import SchedulerSettings
 from simulator.apiserver import types
 from simulator.world import World, WorldSettings
-from tests.conftest import AnyioBackend
 from tests.scheduler.commit.devices import claims_of, create_claim, devices, given, using
 from tests.scheduler.stage import bound, create, pod, settle, stage, waits_because
 
 _ON = WorldSettings(seed=1, scheduler=SchedulerSettings(device_taint_rules=True))
-
-
-@pytest.fixture(scope="module")
-def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
-    return virtual_anyio_backend
 
 
 def _serve(world: World) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -137,6 +138,7 @@ def starts(of: Script, name: str, edits: Sequence[Edit], *, is_at_once: bool = F
 
     One by one they are several changes: the first of them may let it start, which would be told, or another group.
     """
+    of = copy.deepcopy(of)
     more = [shape for edit in edits for shape in worlds.spares(of, edit)]
 
     async def run() -> bool:

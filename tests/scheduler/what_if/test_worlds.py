@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from simulator.world import WorldSettings
+from tests.quick import few
 from tests.scheduler.stage import stage
 from tests.scheduler.what_if import worlds
 
@@ -14,7 +15,7 @@ from tests.scheduler.what_if import worlds
 _MOVED = (129, 5, 11)
 
 
-@pytest.mark.parametrize("seed", _MOVED)
+@pytest.mark.parametrize("seed", few(_MOVED, 3))
 def test_a_cluster_runs_alike_whatever_ran_before(seed: int) -> None:
     first = _ran(seed)
     _ran(seed + 1)

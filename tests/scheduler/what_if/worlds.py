@@ -214,17 +214,20 @@ def members(of: Script, name: str) -> list[dict[str, Any]]:
 
 # --- what an edit means ----------------------------------------------------------------------------------------------
 async def carry_out(world: World, of: Script, name: str, edit: Edit, *, is_at_once: bool = False) -> None:
-    """Do to the cluster what an edit says, for the group of this name. ``is_at_once``: else nodes come one by one."""
+    """Do to the cluster what an edit says, for the group of this name. ``is_at_once``: else nodes come one by one.
+
+    The script has the pods as they are then.
+    """
     match edit:
         case Asking() | Without() | Tolerating():
-            await _create_again(world, [_edited(each, edit) for each in members(of, name)])
+            await _create_again(world, _edit(of, name, edit))
         case Members(minimum=minimum):
             await world.api.patch(POD_GROUPS, name, {"spec": {"minMember": minimum}}, namespace=TEAM)
         case OtherQueue(queue=queue):
             if name in of.groups:
                 await world.api.patch(POD_GROUPS, name, {"spec": {"queue": queue}}, namespace=TEAM)
             else:
-                await _create_again(world, [_edited(each, edit) for each in members(of, name)])
+                await _create_again(world, _edit(of, name, edit))
         case QueueAmount(queue=queue, field=what, resource=resource, amount=amount):
             value = -1 if amount >= 1 << 60 else amount / _ONES[resource]
             await world.api.patch(QUEUES, queue, {"spec": {"resources": {resource: {what: value}}}})
@@ -295,6 +298,15 @@ async def _create_again(world: World, pods: list[dict[str, Any]]) -> None:
         await world.api.delete(PODS, each["metadata"]["name"], namespace=TEAM)
     await anyio.sleep(2.0)
     await _create(world, waiting)
+
+
+def _edit(of: Script, name: str, edit: Edit) -> list[dict[str, Any]]:
+    """The pods of a group, which ask something else from now on."""
+    own = {each["metadata"]["name"] for each in members(of, name)}
+    of.steps = [
+        [_edited(each, edit) if each["metadata"]["name"] in own else each for each in step] for step in of.steps
+    ]
+    return members(of, name)
 
 
 def _edited(one: dict[str, Any], edit: Edit) -> dict[str, Any]:

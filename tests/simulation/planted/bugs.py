@@ -25,7 +25,18 @@ from simulator.apiserver.transport import MemoryTransport
 from simulator.components import Hook, Parts, hooks
 from simulator.policies import Policy
 from simulator.replicas import BINDER, SCHEDULER
-from tests.simulation.planted import claims, clusters, desks, extended, pools, queues, rooms, slices, suggestions, wires
+from tests.simulation.planted import (
+    claims,
+    clusters,
+    desks,
+    extended,
+    pools,
+    preemption,
+    queues,
+    slices,
+    suggestions,
+    wires,
+)
 
 Json = dict[str, Any]
 
@@ -218,37 +229,37 @@ BUGS: Final[Mapping[str, Bug]] = {
     "P-budget": Bug(
         "pods are taken past their budget",
         "victims are deleted, and no PodDisruptionBudget is asked (KAI)",
-        _on(rooms.DeletesVictims, SCHEDULER),
+        _on(preemption.DeletesVictims, SCHEDULER),
     ),
-    "P-room": Bug(
+    "P-preemption": Bug(
         "freed room is anybody's",
         "what victims leave is not kept for the pod that they left for",
-        deciding_on(rooms.KeepsNothing),
+        deciding_on(preemption.KeepsNothing),
     ),
     "P-unwritten": Bug(
         "nobody knows why a pod was taken",
         "pods are evicted, and then the nomination is written that names them",
-        _on(rooms.EvictsFirst, SCHEDULER),
+        _on(preemption.EvictsFirst, SCHEDULER),
     ),
     "P-victims": Bug(
         "what is taken is counted as kept",
         "pods that have to go count in their queue until they are gone, so more is taken from it (double eviction)",
-        deciding_on(queues.counting(rooms.CountsVictims)),
+        deciding_on(queues.counting(preemption.CountsVictims)),
     ),
     "P-core": Bug(
         "a gang is taken in part",
         "of the core of a gang one pod stays, which is of use to nobody",
-        deciding_on(rooms.TakesInPart),
+        deciding_on(preemption.TakesInPart),
     ),
     "P-age": Bug(
         "pods are taken too early",
         "the minimum runtime counts from the creation of a pod",
-        deciding_on(rooms.AgesFromCreation),
+        deciding_on(preemption.AgesFromCreation),
     ),
     "B-starved": Bug(
         "nodes are kept from one that has the better right",
         "nodes that are kept for a group are kept from queues that are short of their quota, too",
-        deciding_on(rooms.KeepsOffTheStarved),
+        deciding_on(preemption.KeepsOffTheStarved),
     ),
     "C-twice": Bug(
         "a decision on what another scheduler changes",
@@ -313,27 +324,27 @@ BUGS: Final[Mapping[str, Bug]] = {
     "M-kubelet": Bug(
         "a slice goes that somebody has",
         "an agent does not ask kubelet which pods have slices",
-        Parts(carver=slices.AsksNoKubelet),
+        Parts(partitioner=slices.AsksNoKubelet),
     ),
     "M-process": Bug(
         "a slice goes that somebody has",
         "an agent does not look for processes, so it misses containers that kubelet forgot",
-        Parts(carver=slices.SeesNoProcess),
+        Parts(partitioner=slices.SeesNoProcess),
     ),
     "M-offered": Bug(
         "a slice goes that somebody has",
         "an agent offers slices until they are gone",
-        Parts(carver=slices.WithdrawsNothing),
+        Parts(partitioner=slices.WithdrawsNothing),
     ),
     "M-once": Bug(
         "a slice goes that somebody has",
         "an agent looks once, and misses what kubelet gave just before",
-        Parts(carver=slices.LooksOnce),
+        Parts(partitioner=slices.LooksOnce),
     ),
     "M-restart": Bug(
         "a slice goes that somebody has",
         "an agent believes a kubelet that has just started and lists no pods",
-        Parts(carver=slices.BelievesAnyKubelet),
+        Parts(partitioner=slices.BelievesAnyKubelet),
     ),
     "S-standing": Bug(
         "a suggestion that is not true",

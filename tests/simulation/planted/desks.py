@@ -7,12 +7,12 @@ from typing import Any
 
 from typing_extensions import override
 
-from binder.bind.join_batches import Desk
+from binder.bind.join_batches import JoinBatcher
 from gpu.reservation import Reservation
 from sharing.outcome import Failed
 
 
-class LooksUpWithoutNode(Desk):
+class LooksUpWithoutNode(JoinBatcher):
     """R1 once more: a reservation is looked up by its group, and not by its node."""
 
     @override

@@ -11,16 +11,16 @@ from pathlib import Path
 
 from tests.simulation.planted.bugs import BUGS, Bug
 from verification.hostile import made_claims, pooling, slicing
-from verification.hostile.minimising import minimise
 from verification.hostile.queue_actions import CreateQueue
 from verification.hostile.run import HANG, run
 from verification.hostile.scenario import Scenario, Script, encode, scenario_of
+from verification.hostile.soak import minimise
 
 #: Bugs whose names begin so need queues to show, or teams that take from each other, or nodes that are kept, or
 #: pools, or claims, or agents that make MIG slices, or claims that the scheduler makes.
 OF_QUEUES = "Q-"
-OF_ROOM = "P-"
-OF_BERTHS = "B-"
+OF_PREEMPTION = "P-"
+OF_RESERVES = "B-"
 OF_POOLS = "N-"
 OF_CLAIMS = "C-"
 OF_SLICES = "M-"
@@ -73,10 +73,10 @@ def scenario_for(name: str, seed: int, kinds: tuple[str, ...] | None) -> Scenari
 
 def may_show(name: str, scenario: Scenario) -> bool:
     """Whether a bug of this name may show in a scenario at all: others need not be run."""
-    if name.startswith(OF_ROOM):
+    if name.startswith(OF_PREEMPTION):
         return scenario.settings.preemption and has_queues(scenario)
-    if name.startswith(OF_BERTHS):
-        return scenario.settings.berths_percent > 0 and has_queues(scenario)
+    if name.startswith(OF_RESERVES):
+        return scenario.settings.reserved_nodes_percent > 0 and has_queues(scenario)
     return not name.startswith(OF_QUEUES) or has_queues(scenario)
 
 

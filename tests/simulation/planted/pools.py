@@ -31,10 +31,7 @@ class TakesTenants(Cluster):
 
 class _ByNode(Elsewhere):
     def __init__(
-        self,
-        pool: NodePool | None,
-        groups: Mapping[tuple[str, str], PodGroupRecord],
-        nodes: Mapping[str, NodeRecord],
+        self, pool: NodePool | None, groups: Mapping[tuple[str, str], PodGroupRecord], nodes: Mapping[str, NodeRecord]
     ) -> None:
         super().__init__(pool, groups)
         self._nodes = nodes

@@ -8,7 +8,7 @@ import msgspec
 from typing_extensions import override
 
 from scheduler.core.cluster import Cluster
-from scheduler.core.convert.queues import is_preemptible, queue_of
+from scheduler.core.convert.pod_groups import is_preemptible, queue_of
 from scheduler.core.model.facts import Facts
 from scheduler.core.model.quota import WITHOUT_END, QueueRecord, Resources
 from scheduler.core.model.records import NodeRecord, PodGroupRecord, PodRecord
@@ -17,9 +17,8 @@ from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.nodes.node_usage import Charge
 from scheduler.core.queues.accounts import Accounts, Use, over_limit
 from scheduler.core.queues.queues import Queues
-from scheduler.core.queues.sums import Row
-from scheduler.core.queues.tree import Tree
-from scheduler.core.scheduling_queue.held_back import Item, QuotaSleepers, Room
+from scheduler.core.queues.tree import Row, Tree
+from scheduler.core.scheduling_queue.held_back import Item, OverQuota, Room
 from wire import names
 
 #: A hundredth of a GPU, in nano.
@@ -117,10 +116,10 @@ class NeverWakes(Cluster):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self.backlog.quota_sleepers = _SoundAsleep()
+        self.scheduling_queue.over_quota = _SoundAsleep()
 
 
-class _SoundAsleep(QuotaSleepers):
+class _SoundAsleep(OverQuota):
     @override
     def due(self, tree: Tree, cards: Hashable, accounts: Callable[[], Room], *, version: int = 0) -> list[Item]:
         return super().due(tree, cards, _Full, version=version)

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing_extensions import override
 
 from nodeagent.core.mig_partitioning import Seen
-from nodeagent.mig.partitioning import Carver
+from nodeagent.mig.partitioning import GpuPartitioner
 
 
-class AsksNoKubelet(Carver):
+class AsksNoKubelet(GpuPartitioner):
     """kubelet's List is not asked: which pods have slices is taken from processes and books."""
 
     @override
@@ -18,7 +18,7 @@ class AsksNoKubelet(Carver):
         return {uuid: replace(seen, given=frozenset()) for uuid, seen in (await super()._look()).items()}
 
 
-class SeesNoProcess(Carver):
+class SeesNoProcess(GpuPartitioner):
     """What runs past kubelet is not looked for: a container that kubelet forgot when it restarted."""
 
     @override
@@ -29,7 +29,7 @@ class SeesNoProcess(Carver):
         }
 
 
-class WithdrawsNothing(Carver):
+class WithdrawsNothing(GpuPartitioner):
     """Slices that are to go are offered until they are gone, and the plug-in hands them out."""
 
     @property
@@ -42,7 +42,7 @@ class WithdrawsNothing(Carver):
         return {uuid: replace(seen, offered=frozenset()) for uuid, seen in (await super()._look()).items()}
 
 
-class LooksOnce(Carver):
+class LooksOnce(GpuPartitioner):
     """The second look comes right after the first: what kubelet gave just before is not shown by then."""
 
     @override
@@ -50,7 +50,7 @@ class LooksOnce(Carver):
         return {uuid: replace(seen, at_ns=seen.at_ns * 100) for uuid, seen in (await super()._look()).items()}
 
 
-class BelievesAnyKubelet(Carver):
+class BelievesAnyKubelet(GpuPartitioner):
     """A kubelet that has just started, and lists no pods yet, is believed."""
 
     @override

@@ -20,8 +20,8 @@ import msgspec
 from typing_extensions import override
 
 from kube.client.errors import ApiError
-from kube.client.transport import OBJECT_BYTES, Response, Transport
-from simulator.apiserver.struck import HEADERS
+from kube.client.transport import JSON, OBJECT_BYTES, Response, Transport
+from simulator.apiserver.fault_responses import HEADERS
 from wire import names
 
 MERGE = "application/merge-patch+json"
@@ -46,6 +46,7 @@ class Wire:
         query: Mapping[str, str],
         body: bytes | None = None,
         content_type: str = "application/json",
+        accept: str = JSON,
         timeout_s: float,
         most_bytes: int = OBJECT_BYTES,
     ) -> Response:
@@ -55,14 +56,15 @@ class Wire:
             query=query,
             body=body,
             content_type=content_type,
+            accept=accept,
             timeout_s=timeout_s,
             most_bytes=most_bytes,
         )
 
     def stream(
-        self, path: str, *, query: Mapping[str, str], timeout_s: float
+        self, path: str, *, query: Mapping[str, str], accept: str = JSON, timeout_s: float
     ) -> AbstractAsyncContextManager[tuple[Response, AsyncIterator[bytes]]]:
-        return self.inner.stream(path, query=query, timeout_s=timeout_s)
+        return self.inner.stream(path, query=query, accept=accept, timeout_s=timeout_s)
 
     async def patch(self, path: str, body: Json, *, timeout_s: float = 10.0) -> Response:
         """Send a merge patch past whatever is faulty."""

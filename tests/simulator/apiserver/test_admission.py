@@ -258,12 +258,12 @@ async def test_a_pod_that_names_what_is_not_there_is_refused_by_its_name(
     assert decoded(response)["message"] == f'pods "p" is forbidden: {why}'
 
 
-async def test_a_pod_whose_name_is_still_to_be_made_is_refused_without_one(server: MemoryApiServer) -> None:
+async def test_a_pod_whose_name_is_still_to_be_made_is_refused_by_its_beginning(server: MemoryApiServer) -> None:
     wanted = pod("", generateName="gen-")
     del wanted["metadata"]["name"]
     body = {**wanted, "spec": {**wanted["spec"], "priorityClassName": "x"}}
     response = await send(server.transport(), "POST", PODS, body)
-    assert decoded(response)["message"] == 'pods "" is forbidden: no PriorityClass with name x was found'
+    assert decoded(response)["message"] == 'pods "gen-" is forbidden: no PriorityClass with name x was found'
 
 
 @pytest.mark.parametrize(("is_optional", "code"), [(True, 201), (False, 500)])
@@ -277,3 +277,46 @@ async def test_a_request_goes_on_without_an_optional_hook_that_does_not_answer(
     assert (await send(server.transport("alice"), "POST", PODS, pod("p"))).status == code
     server.faults.on_review.clear()
     assert (await send(server.transport("alice"), "POST", PODS, pod("q"))).status == 403
+
+
+RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
+KATA = {
+    "metadata": {"name": "kata"},
+    "handler": "kata",
+    "overhead": {"podFixed": {"cpu": "250m"}},
+    "scheduling": {"nodeSelector": {"vm": "yes"}, "tolerations": [{"key": "vm", "operator": "Exists"}]},
+}
+
+
+async def test_a_pod_gets_what_its_runtime_class_says(server: MemoryApiServer) -> None:
+    assert (await send(server.transport(), "POST", RUNTIME_CLASSES, KATA)).status == 201
+    wanted = pod("p")
+    spec = {**wanted["spec"], "runtimeClassName": "kata", "nodeSelector": {"zone": "a"}}
+    made = decoded(await send(server.transport(), "POST", PODS, {**wanted, "spec": spec}))["spec"]
+    assert made["overhead"] == {"cpu": "250m"}
+    assert made["nodeSelector"] == {"zone": "a", "vm": "yes"}
+    assert {"key": "vm", "operator": "Exists"} in made["tolerations"]
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"overhead": {"cpu": "1"}}, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"),
+        ({"nodeSelector": {"vm": "no"}}, "conflict: runtimeClass.scheduling.nodeSelector conflicts with the pod's"),
+    ],
+)
+async def test_a_pod_that_contradicts_its_runtime_class_is_refused(
+    said: dict[str, Any], why: str, server: MemoryApiServer
+) -> None:
+    await send(server.transport(), "POST", RUNTIME_CLASSES, KATA)
+    wanted = pod("p")
+    spec = {**wanted["spec"], "runtimeClassName": "kata", **said}
+    response = await send(server.transport(), "POST", PODS, {**wanted, "spec": spec})
+    assert (response.status, decoded(response)["message"]) == (403, f'pods "p" is forbidden: {why}')
+
+
+async def test_the_text_of_a_secret_is_stored_among_its_data(server: MemoryApiServer) -> None:
+    secret = {"metadata": {"name": "s"}, "data": {"a": "YQ==", "b": "Yg=="}, "stringData": {"b": "text"}}
+    made = decoded(await send(server.transport(), "POST", "/api/v1/namespaces/default/secrets", secret))
+    assert made["data"] == {"a": "YQ==", "b": "dGV4dA=="}
+    assert "stringData" not in made

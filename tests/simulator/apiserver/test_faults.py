@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import random
 from collections.abc import AsyncIterator
 
 import anyio
@@ -13,9 +12,9 @@ import pytest
 from kube.client.errors import Timeout, Unreachable
 from kube.client.transport import Response
 from simulator.apiserver.calls import Call
-from simulator.apiserver.faults import End, Fault, once, sometimes
+from simulator.apiserver.fault_responses import BrokenOff, come_through
+from simulator.apiserver.faults import End, Fault, once
 from simulator.apiserver.server import MemoryApiServer
-from simulator.apiserver.struck import BrokenOff, come_through
 from tests.simulator.apiserver.calls import CONFIG_MAPS, PODS, decoded, pod, send
 
 
@@ -58,33 +57,6 @@ async def test_a_late_write_lands_after_its_sender_gave_up(server: MemoryApiServ
         await anyio.sleep(0.2)
         assert await _exists(server, "p")
         group.cancel_scope.cancel()
-
-
-async def test_late_writes_need_the_server_to_run(server: MemoryApiServer) -> None:
-    server.faults.on_request.append(once(Fault(lost="request", lands_after_s=1), when=_creates))
-    with pytest.raises(RuntimeError, match="run"):
-        await send(server.transport(), "POST", PODS, pod("p"))
-
-
-@pytest.mark.parametrize(("code", "reason"), [(409, "Conflict"), (429, "TooManyRequests"), (500, "InternalError")])
-async def test_a_refused_write_did_not_happen(server: MemoryApiServer, code: int, reason: str) -> None:
-    server.faults.on_request.append(once(Fault(refuse_with=code, retry_after_s=4), when=_creates))
-    response = await send(server.transport(), "POST", PODS, pod("p"))
-    assert (response.status, decoded(response)["reason"]) == (code, reason)
-    assert response.headers.get("retry-after") == ("4" if code == 429 else None)
-    assert not await _exists(server, "p")
-    assert (await send(server.transport(), "POST", PODS, pod("p"))).status == 201
-
-
-async def test_dice_fall_as_their_seed_says(server: MemoryApiServer) -> None:
-    codes = []
-    for _ in range(2):
-        server.faults.clear()
-        server.faults.on_request.append(sometimes(random.Random(5), 500, Fault(refuse_with=503), when=_creates))
-        body = {"metadata": {"generateName": "c-"}}
-        codes.append([(await send(server.transport(), "POST", CONFIG_MAPS, body)).status for _ in range(20)])
-    assert codes[0] == codes[1]
-    assert set(codes[0]) == {201, 503}
 
 
 async def test_watch_lines_can_be_late_and_stay_in_order(server: MemoryApiServer) -> None:
@@ -276,12 +248,6 @@ async def test_the_newest_lines_of_a_watch_can_come_again(
     assert await _names_seen(server, "x", "y", "z") == seen
 
 
-async def test_repeated_lines_end_with_the_rule(server: MemoryApiServer) -> None:
-    server.faults.on_watch_repeat.append(lambda *_: 1)
-    server.faults.clear()
-    assert await _names_seen(server, "a") == ["a"]
-
-
 @pytest.mark.parametrize(("permille", "kept"), [(1, b"a"), (500, b"ab"), (999, b"abc")])
 def test_what_is_cut_has_lost_something_and_not_all(permille: int, kept: bytes) -> None:
     assert Fault(kept_permille=permille).cut(b"abcd") == kept
@@ -346,31 +312,3 @@ def _brief(line: bytes) -> str:
     except msgspec.DecodeError:
         return "garbled"
     return str(told.get("code") or told["metadata"]["name"])
-
-
-async def test_a_watch_that_ends_before_its_fault_was_not_struck(server: MemoryApiServer) -> None:
-    told: list[Fault] = []
-    server.faults.on_strike.append(lambda _, fault: told.append(fault))
-    server.faults.on_request.append(once(Fault(end=End.BREAKS, after_lines=3), when=lambda call: call.user == "one"))
-    assert await _names_seen(server, "x", "y", "z") == ["x", "y", "z"]
-    assert told == []
-
-
-async def test_each_line_of_a_watch_can_be_late(server: MemoryApiServer) -> None:
-    server.faults.on_request.append(once(Fault(line_delay_s=5), when=lambda call: call.user == "one"))
-    began = anyio.current_time()
-    assert await _names_seen(server, "x", "y") == ["x", "y"]
-    assert anyio.current_time() - began >= 10
-
-
-async def test_what_refuses_in_prose_is_no_status(server: MemoryApiServer) -> None:
-    server.faults.on_request.append(once(Fault(refuse_with=503, in_prose=True), when=_creates))
-    answer = await send(server.transport(), "POST", PODS, pod("p"))
-    assert (answer.status, answer.headers["content-type"]) == (503, "text/html")
-
-
-async def test_an_answer_that_breaks_off_is_no_answer(server: MemoryApiServer) -> None:
-    server.faults.on_request.append(once(Fault(end=End.BREAKS_INSIDE), when=_creates))
-    with pytest.raises(Unreachable):
-        await send(server.transport(), "POST", PODS, pod("p"))
-    assert await _exists(server, "p")

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import Any
 
 import msgspec
-from typing_extensions import override
 
 from simulator.apiserver.calls import AuditEntry
 from simulator.apiserver.server import MemoryApiServer
@@ -35,13 +33,6 @@ async def test_every_answer_is_on_record(server: MemoryApiServer) -> None:
     assert [(each.method, each.path) for each in server.write_log] == [("POST", PODS), ("POST", f"{PODS}/p/binding")]
 
 
-async def test_a_watch_is_on_record_when_it_opens(server: MemoryApiServer) -> None:
-    async with server.transport("alice").stream(PODS, query={"watch": "1", "timeoutSeconds": "1"}, timeout_s=5):
-        assert [(each.user, each.verb, each.resource, each.code) for each in server.audit] == [
-            ("alice", "watch", "pods", 200)
-        ]
-
-
 async def _run(seed: int) -> tuple[list[object], bytes]:
     clock = VirtualClock(asyncio.get_running_loop(), epoch_ns=1_800_000_000_000_000_000)
     server = MemoryApiServer(clock=clock, rng=random.Random(seed), auto_namespaces=True)
@@ -54,28 +45,6 @@ async def _run(seed: int) -> tuple[list[object], bytes]:
 async def test_a_seed_makes_the_same_run_again() -> None:
     assert await _run(1) == await _run(1)
     assert (await _run(1))[1] != (await _run(2))[1]
-
-
-class Stuttering(random.Random):
-    """Draws the same five letters twice."""
-
-    def __init__(self) -> None:
-        super().__init__(1)
-        self._drawn = 0
-
-    @override
-    def choices(self, population: Any, weights: Any = None, *, cum_weights: Any = None, k: int = 1) -> list[Any]:
-        self._drawn += 1
-        return list("bbbbb") if self._drawn <= 2 else super().choices(population, weights, cum_weights=cum_weights, k=k)
-
-
-async def test_a_generated_name_that_is_taken_is_drawn_again() -> None:
-    clock = VirtualClock(asyncio.get_running_loop())
-    server = MemoryApiServer(clock=clock, rng=Stuttering(), auto_namespaces=True)
-    made = [await send(server.transport(), "POST", PODS, {**pod("", generateName="p-")}) for _ in range(2)]
-    first, second = (decoded(response)["metadata"]["name"] for response in made)
-    assert first == "p-bbbbb"
-    assert second != first
 
 
 async def test_a_namespace_is_made_when_first_used_if_told_so(server: MemoryApiServer) -> None:
@@ -190,9 +159,3 @@ async def test_a_restored_server_has_the_objects_and_versions_of_then_and_counts
     versions = {item["metadata"]["name"]: int(item["metadata"]["resourceVersion"]) for item in items}
     assert max(versions.values()) <= then
     assert server.resource_version > now
-
-
-async def test_a_name_in_a_path_may_be_escaped(server: MemoryApiServer) -> None:
-    transport, leases = server.transport(), "/apis/coordination.k8s.io/v1/namespaces/ns/leases"
-    assert (await send(transport, "POST", leases, {"metadata": {"name": "a.b"}})).status == 201
-    assert decoded(await send(transport, "GET", f"{leases}/a%2Eb"))["metadata"]["name"] == "a.b"

@@ -84,10 +84,7 @@ class ClaimStory:
             conditions = [{"type": each, "status": "True"} for each in reports.split()]
             status["devices"] = [{**each, "conditions": conditions} for each in ids]
             term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
-            status["allocation"] = {
-                "devices": {"results": results},
-                "nodeSelector": {"nodeSelectorTerms": [term]},
-            }
+            status["allocation"] = {"devices": {"results": results}, "nodeSelector": {"nodeSelectorTerms": [term]}}
         return self.stores("resourceclaims", {"metadata": metadata, "spec": spec, "status": status}, is_gone=is_gone)
 
     def volume_claim(self, name: str, volume: str = "") -> Self:

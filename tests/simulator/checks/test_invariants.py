@@ -21,15 +21,6 @@ def shared_device(*tenants: dict[str, Any], **settings: Any) -> Story:
     return story
 
 
-def test_two_halves_on_one_device_hold() -> None:
-    assert shared_device(share("p", "g"), share("q", "g")).broken() == set()
-
-
-def test_thirds_that_floats_would_overflow_hold() -> None:
-    tenants = [share(f"p{i}", "g", fraction) for i, fraction in enumerate(("0.1", "0.2", "0.7"))]
-    assert shared_device(*tenants).broken() == set()
-
-
 @pytest.mark.parametrize(
     "tenants",
     [
@@ -100,21 +91,8 @@ def test_a_device_promised_twice_breaks_s1_before_anything_runs() -> None:
     assert story.broken() == {"S1"}
 
 
-def test_a_promise_ends_with_its_pod() -> None:
-    promise = {"moorage.dev/visible-devices.c0": "GPU-a"}
-    story = Story().sees(share("p", "g", "0.6", annotations=promise))
-    story.sees(share("p", "g", "0.6", annotations=promise, phase="Succeeded"))
-    story.sees(share("q", "g", "0.6", annotations=promise))
-    assert story.broken() == set()
-
-
 def test_a_book_above_one_device_breaks_s1() -> None:
     assert Story().sees(reservation("r", "g", {"p": 600_000_000, "q": 400_000_001})).broken() == {"S1"}
-
-
-def test_a_device_is_free_again_when_its_container_has_stopped() -> None:
-    story = shared_device(share("p", "g", "0.6")).stops("p")
-    assert story.sees(share("q", "g", "0.6")).starts("q", "GPU-a").broken() == set()
 
 
 def test_a_container_that_still_runs_counts_though_its_pod_is_gone() -> None:
@@ -264,13 +242,6 @@ def test_the_named_container_gets_the_share(annotations: dict[str, str], contain
     assert story.broken() == set()
 
 
-def test_two_devices_are_two_groups() -> None:
-    labels = {"runai-gpu-group/g": "g", "runai-gpu-group/h": "h"}
-    two = pod("p", annotations={"gpu-fraction": "0.5", "gpu-fraction-num-devices": "2"}, labels=labels)
-    story = shared_device().sees(reservation("s", "h")).holds("s", "GPU-b").sees(two)
-    assert story.starts("p", "GPU-a", "GPU-b").broken() == set()
-
-
 def test_a_container_of_another_scheduler_is_not_judged_by_what_it_sees() -> None:
     assert Story().sees(pod("p", scheduler="default-scheduler")).starts("p", "GPU-a").broken() == set()
 
@@ -291,14 +262,6 @@ def test_a_gang_bound_in_part_at_the_end_breaks_s4() -> None:
 def test_a_gang_bound_in_part_for_too_long_breaks_s4_though_it_is_whole_later() -> None:
     story = Story(gang_grace_s=5.0).sees(gang(2), kind=POD_GROUPS).sees(member("p"))
     assert story.after(6.0).sees(member("q")).broken() == {"S4"}
-
-
-@pytest.mark.parametrize("bound", [0, 2, 3])
-def test_a_gang_bound_whole_or_not_at_all_holds(bound: int) -> None:
-    story = Story().sees(gang(2), kind=POD_GROUPS)
-    for i in range(3):
-        story.sees(member(f"p{i}", node="node-0" if i < bound else ""))
-    assert story.broken() == set()
 
 
 @pytest.mark.parametrize(
@@ -340,11 +303,6 @@ def test_a_gang_whose_failed_member_leaves_it_short_breaks_s4() -> None:
     assert story.broken() == {"S4"}
 
 
-def test_a_gang_that_was_whole_may_shrink() -> None:
-    story = Story().sees(gang(2), kind=POD_GROUPS).sees(member("p")).sees(member("q"))
-    assert story.sees(member("q"), event="DELETED").broken() == set()
-
-
 def test_records_wait_for_their_pods_and_are_judged_in_their_order() -> None:
     story = Story().holds("r", "GPU-a").starts("p", "GPU-a").starts("q", "GPU-a").stops("p").stops("q")
     story.sees(share("q", "g", "0.6")).sees(share("p", "g", "0.6")).sees(reservation("r", "g"))
@@ -365,13 +323,6 @@ def test_what_is_left_after_all_work_breaks_s9(kind: str, left: dict[str, Any]) 
     story = Story()
     story.checker.leftovers({kind: [left]}, at_s=1.0)
     assert story.broken() == {"S9"}
-
-
-def test_what_users_made_is_no_leftover() -> None:
-    story = Story()
-    config_map = {"metadata": {"uid": "u", "name": "settings", "namespace": "team"}}
-    story.checker.leftovers({PODS: [pod("p")], CONFIG_MAPS: [config_map]}, at_s=1.0)
-    assert story.broken() == set()
 
 
 def test_the_report_names_the_first_violation_and_counts_the_others() -> None:

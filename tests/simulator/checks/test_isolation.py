@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+from simulator.checks.checker import BIND_REQUESTS, POD_GROUPS
+from simulator.checks.evictions import Bounds
 from simulator.nodes.device_manager import Device
-from tests.simulator.made_up import Story, granted, granted_memory, pod, reservation, share, version
+from simulator.nodes.ground_truth import Freed, Held, Record, Started, Stopped
+from tests.simulator.made_up import Story, granted, granted_memory, pod, pod_group, reservation, version
 from tests.steps import counted
 
 HALF = 500_000_000
@@ -17,10 +21,6 @@ def bound(**more: Any) -> Story:
     """A reservation with a pod in its book, which is bound."""
     story = Story().sees(reservation("r", "g", {"uid-p": HALF}))
     return story.sees(version(granted("p", "g", **more), 5))
-
-
-def test_a_pod_bound_from_its_book_holds() -> None:
-    assert bound().broken() == set()
 
 
 def test_a_pod_bound_without_being_in_the_book_breaks_s8() -> None:
@@ -62,11 +62,6 @@ def test_on_a_card_of_more_than_512_gib_memory_is_charged_in_full(nano: int, bro
     assert story.sees(granted_memory("p", "g", 262145, nano)).broken() == broken
 
 
-@pytest.mark.parametrize(("book", "broken"), [({}, {"S8"}), ({"uid-p": HALF - 1}, {"S8"}), ({"uid-p": HALF}, set())])
-def test_a_book_holds_whoever_uses_its_device(book: dict[str, int], broken: set[str]) -> None:
-    assert bound().sees(reservation("r", "g", book)).broken() == broken
-
-
 @pytest.mark.parametrize(
     ("before", "after", "broken"),
     [
@@ -85,21 +80,11 @@ def test_an_entry_keeps_what_it_says_while_it_is_in_the_book(
     assert story.sees(version(reservation("r", "g", {"uid-p": HALF}, **after), 5)).broken() == broken
 
 
-@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_book_may_forget_who_has_ended(phase: str) -> None:
-    assert bound().sees(granted("p", "g", phase=phase)).sees(reservation("r", "g", {})).broken() == set()
-
-
 def test_a_book_holds_who_is_to_go_though_its_containers_are_told_to_have_ended() -> None:
     """Kubelet says so of containers that it is just starting anew."""
     told = granted("p", "g", phase="Running", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
     told["status"]["containerStatuses"] = [{"name": "main", "state": {"terminated": {"exitCode": 255}}}]
     assert bound().sees(told).sees(reservation("r", "g", {})).broken() == {"S8"}
-
-
-def test_a_book_may_forget_who_is_gone() -> None:
-    story = bound().sees(granted("p", "g"), event="DELETED")
-    assert story.sees(reservation("r", "g", {})).broken() == set()
 
 
 def test_a_reservation_made_anew_without_its_tenants_breaks_s8() -> None:
@@ -111,20 +96,10 @@ def test_an_ask_changed_after_binding_breaks_s8() -> None:
     assert bound().sees(version(granted("p", "g", "0.1", nano=HALF), 6)).broken() == {"S8"}
 
 
-def test_an_ask_changed_before_binding_holds() -> None:
-    story = Story().sees(reservation("r", "g", {"uid-p": HALF})).sees(share("p", "", "0.1", node=""))
-    assert story.sees(granted("p", "g")).broken() == set()
-
-
 @pytest.mark.parametrize(("user", "broken"), [("somebody", {"S8"}), ("binder", set())])
 def test_protected_keys_of_bound_pods_are_written_by_us_only(user: str, broken: set[str]) -> None:
     story = bound().writes("patch", "pods", "p", user=user, version=6)
     assert story.sees(version(granted("p", "g", annotations={"moorage.dev/gpu-portion": "0.9"}), 6)).broken() == broken
-
-
-def test_other_keys_are_everybodys() -> None:
-    story = bound().writes("patch", "pods", "p", user="somebody", version=6)
-    assert story.sees(version(granted("p", "g", annotations={"example.com/note": "1"}), 6)).broken() == set()
 
 
 @pytest.mark.parametrize("moves", [False, True])
@@ -147,3 +122,128 @@ def test_pods_of_other_nodes_are_not_looked_at_for_a_new_reservation() -> None:
         return steps.taken
 
     assert cost(300) <= 1.2 * cost(1)
+
+
+SLICE, NODE = "MIG-a", "node-0"
+HELD = Held(at_s=0, node=NODE, pod_uid="uid-p", devices=(SLICE,))
+FREED = Freed(at_s=1, node=NODE, pod_uid="uid-p")
+STARTED = Started(
+    at_s=1,
+    node=NODE,
+    pod_uid="uid-p",
+    pod="team/p",
+    container="main",
+    is_init=False,
+    restarts=0,
+    devices=(SLICE,),
+    assigned=(),
+)
+STOPPED = Stopped(at_s=2, node=NODE, pod_uid="uid-p", container="main")
+
+
+@pytest.mark.parametrize(
+    ("records", "shows_processes", "is_broken"),
+    [
+        pytest.param((), True, False, id="nobody has it"),
+        pytest.param((HELD,), False, True, id="kubelet gave it to a pod"),
+        pytest.param((HELD, FREED), True, False, id="kubelet took it back"),
+        pytest.param((STARTED,), True, True, id="a process uses it past kubelet"),
+        pytest.param((STARTED,), False, False, id="the driver can't know of the process"),
+        pytest.param((STARTED, STOPPED), True, False, id="the process has ended"),
+        pytest.param((Held(at_s=0, node=NODE, pod_uid="uid-q", devices=("MIG-b",)),), True, False, id="another slice"),
+    ],
+)
+def test_a_slice_goes_only_while_no_pod_has_it(
+    records: tuple[Record, ...], shows_processes: bool, is_broken: bool
+) -> None:
+    checker = Story().checker
+    for record in records:
+        checker.recorded(record)
+    checker.destroyed(NODE, SLICE, 3.0, shows_processes=shows_processes)
+    assert checker.findings.broken("S18") == is_broken
+
+
+def test_a_pod_bound_twice_breaks_s5() -> None:
+    assert Story().sees(pod("p", node="node-0")).sees(pod("p", node="node-1")).broken() == {"S5"}
+
+
+def test_a_pod_that_runs_elsewhere_breaks_s5() -> None:
+    assert Story().sees(pod("p")).starts("p", node="node-1").broken() == {"S5"}
+
+
+def test_a_pod_that_runs_without_being_bound_breaks_s5() -> None:
+    assert Story().sees(pod("p", node="")).starts("p").broken() == {"S5"}
+
+
+def test_a_pod_bound_elsewhere_than_its_attempt_chose_breaks_s5() -> None:
+    request = {"metadata": {"uid": "attempt-1", "name": "p"}, "spec": {"selectedNode": "node-1"}}
+    grant = {"moorage.dev/grant": json.dumps({"attempt": "attempt-1", "devices": []})}
+    story = Story().sees(request, kind=BIND_REQUESTS).sees(pod("p", node=""))
+    assert story.sees(pod("p", node="node-0", annotations=grant)).broken() == {"S5"}
+
+
+# S7: who is evicted. L2: what one pod may cost.
+
+GANG = {"pod-group-name": "gang"}
+
+
+def broken_gang(minimum: int = 2) -> Story:
+    """A gang was whole, and one of its two members is gone."""
+    story = Story(release_s=60.0).sees(pod_group("gang", minimum), kind=POD_GROUPS)
+    story.sees(pod("p", annotations=GANG)).sees(pod("q", annotations=GANG))
+    return story.after(10).sees(pod("q", annotations=GANG), event="DELETED")
+
+
+def test_the_rest_of_a_broken_gang_may_be_evicted_after_its_grace_time() -> None:
+    story = broken_gang().after(60).writes("create", "pods", "p", subresource="eviction", code=201)
+    assert story.broken() == set()
+
+
+def test_an_eviction_before_the_grace_time_breaks_s7() -> None:
+    story = broken_gang().after(59).writes("create", "pods", "p", subresource="eviction", code=201)
+    assert story.broken() == {"S7"}
+
+
+@pytest.mark.parametrize(("name", "broken"), [("p", set[str]()), ("other", {"S7"})])
+def test_a_restored_member_brings_the_grace_time_of_its_gang_back(name: str, broken: set[str]) -> None:
+    """After a restore of etcd the PodGroup says again since when its gang has been broken."""
+    story = broken_gang().after(50).sees(pod("p", annotations=GANG), event="DELETED")
+    story.after(5).sees(pod(name, annotations=GANG))
+    story.after(5).writes("create", "pods", name, subresource="eviction", code=201)
+    assert story.sees(pod(name, annotations=GANG), event="DELETED").broken() == broken
+
+
+def test_an_eviction_from_a_gang_that_is_large_enough_breaks_s7() -> None:
+    story = broken_gang(minimum=1).after(60).writes("create", "pods", "p", subresource="eviction", code=201)
+    assert story.broken() == {"S7"}
+
+
+def test_an_eviction_of_a_pod_alone_breaks_s7() -> None:
+    story = Story().sees(pod("p")).after(100).writes("create", "pods", "p", subresource="eviction", code=201)
+    assert story.broken() == {"S7"}
+
+
+def test_a_users_pod_that_we_delete_breaks_s7() -> None:
+    assert Story().sees(pod("p")).writes("delete", "pods", "p").broken() == {"S7"}
+
+
+@pytest.mark.parametrize(("seconds", "broken"), [(0.5, {"L2"}), (5.0, set())])
+def test_attempts_without_a_pause_break_l2(seconds: float, broken: set[str]) -> None:
+    story = Story()
+    for _ in range(Bounds().attempts + 5):
+        story.after(seconds).writes("create", "pods", "p", subresource="binding", code=409)
+    assert story.broken() == broken
+
+
+def test_conditions_without_a_pause_break_l2() -> None:
+    story = Story()
+    for _ in range(Bounds().writes + 1):
+        story.after(0.1).writes("patch", "pods", "p", subresource="status")
+    assert story.broken() == {"L2"}
+
+
+def test_each_pod_has_its_own_measure() -> None:
+    story = Story()
+    for number in range(Bounds().attempts + 5):
+        story.writes("create", "bindrequests", f"p-{number % 2}")
+    assert story.broken() == set()

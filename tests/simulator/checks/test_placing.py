@@ -6,14 +6,22 @@ from typing import Any
 
 import pytest
 
+from simulator.checks import claim_facts, facts
 from simulator.checks.checker import NODES, POD_GROUPS
+from simulator.checks.claims_at_rest import backed_fitting
+from simulator.checks.facts import pod as read
+from simulator.checks.fit import Apart, Room, terms_of
+from simulator.checks.gangs import Minimums
+from simulator.checks.ledgers import NodeFacts
+from simulator.checks.messages import Scene
 from simulator.nodes.device_manager import Device
-from tests.simulator.made_up import Story, granted, granted_memory, node, pod_group, reservation, waiting, whole
+from tests.simulator.checks.claim_stories import DRIVER, ClaimStory
+from tests.simulator.made_up import Story, granted, granted_memory, node, pod, pod_group, reservation, waiting, whole
 from tests.steps import counted
+from wire import names
 
 ADMITTED = {"name": "main", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {"fieldRef": {}}}]}
 BY_MAP = {"name": "main", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {"configMapKeyRef": {"name": "m"}}}]}
-OF_ANOTHER_MAKER = {"name": "main", "resources": {"limits": {"npu.example/cards": "1"}}}
 NO_ROOM = "something"
 
 
@@ -278,3 +286,226 @@ def test_a_pod_with_a_port_of_the_host_is_not_judged() -> None:
     assert half_full(2).sees(asker).rests().broken() - {"L3", "S11"} == set()
     del asker["spec"]["containers"][0]["ports"]
     assert half_full(2).sees(asker).rests().broken() - {"L3", "S11"} == {"L1"}
+
+
+def many(count: int, value: str = "") -> dict[str, str]:
+    return {f"k{number:04d}": value for number in range(count)}
+
+
+@pytest.mark.parametrize(
+    ("labels", "broken"),
+    [
+        (many(256), {"L1"}),
+        (many(257), set()),
+        (many(240, "v" * 63), {"L1"}),  # 68 bytes each
+        (many(241, "v" * 63), set()),
+    ],
+)
+def test_a_pod_with_more_labels_than_are_scheduled_waits_rightly(labels: dict[str, str], broken: set[str]) -> None:
+    assert half_full(2).sees(asks_whole("q", 1, labels=labels)).rests().broken() - {"L3"} == broken
+
+
+# Pods that keep apart: which nodes they are kept off, and what is judged of those that wait (L1, L3).
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+NO_NODE = "no nodes with enough resources were found: "
+BY_OWN, BY_OTHERS = "didn't match pod anti-affinity rules", "didn't satisfy existing pods anti-affinity rules"
+
+
+def term(key: str = names.HOSTNAME_LABEL, **labels: str) -> dict[str, Any]:
+    """A term about pods with these labels."""
+    return {"labelSelector": {"matchLabels": labels}, "topologyKey": key}
+
+
+def rule(*terms: dict[str, Any]) -> dict[str, Any]:
+    """The affinity of a pod that keeps apart."""
+    return {"podAntiAffinity": {REQUIRED: list(terms)}}
+
+
+A, B, RULE_A = {"app": "a"}, {"app": "b"}, rule(term(app="a"))
+
+
+def there(name: str, labels: dict[str, str], affinity: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    made = pod(name, labels=labels, **more)
+    made["spec"]["affinity"] = affinity or {}
+    return made
+
+
+def asker(labels: dict[str, str], affinity: dict[str, Any] | None = None, message: str = "something") -> dict[str, Any]:
+    made = waiting("q", message, labels=labels)
+    made["spec"]["affinity"] = affinity or {}
+    return made
+
+
+@pytest.mark.parametrize(
+    ("others", "labels", "affinity", "kept"),
+    [
+        ([there("p", A)], A, RULE_A, {"node-0"}),
+        ([there("p", A)], B, RULE_A, {"node-0"}),
+        ([there("p", B)], A, RULE_A, set()),
+        ([there("p", A, RULE_A)], A, None, {"node-0"}),
+        ([there("p", B, RULE_A)], A, None, {"node-0"}),
+        ([there("p", A, RULE_A)], B, None, set()),
+        ([there("p", A), there("o", A, node="node-1")], A, RULE_A, {"node-0", "node-1"}),
+        ([there("p", A, phase="Succeeded")], A, RULE_A, set()),
+        ([there("p", A, metadata={"namespace": "elsewhere"})], A, RULE_A, set()),
+        ([there("p", A, node="")], A, RULE_A, set()),
+    ],
+)
+def test_a_pod_is_kept_off_by_its_own_rules_and_by_those_of_others(
+    others: list[dict[str, Any]], labels: dict[str, str], affinity: dict[str, Any] | None, kept: set[str]
+) -> None:
+    assert Apart.of(map(facts.pod, others)).kept_from(facts.pod(asker(labels, affinity))) == kept
+
+
+@pytest.mark.parametrize(
+    "affinity",
+    [
+        {"nodeAffinity": {}},
+        {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
+        rule(term("topology.kubernetes.io/zone", app="a")),
+        rule({**term(app="a"), "namespaces": ["elsewhere"]}),
+        rule({"labelSelector": {"matchExpressions": []}, "topologyKey": names.HOSTNAME_LABEL}),
+        rule(term()),
+    ],
+)
+def test_rules_of_other_forms_are_not_read(affinity: dict[str, Any]) -> None:
+    assert terms_of({"affinity": affinity}) is None
+
+
+@pytest.mark.parametrize(("nodes", "broken"), [(1, set()), (2, {"L1"})])
+@pytest.mark.parametrize(("first", "second"), [((A, RULE_A), (A, None)), ((A, None), (A, RULE_A))])
+def test_a_pod_that_keeps_apart_waits_only_while_each_node_has_another_one(
+    nodes: int, broken: set[str], first: Any, second: Any
+) -> None:
+    story = Story()
+    for number in range(nodes):
+        story.sees(node(f"node-{number}"), kind=NODES)
+    assert story.sees(there("p", *first)).sees(asker(*second)).rests().broken() == broken
+
+
+@pytest.mark.parametrize(
+    ("told", "broken"),
+    [
+        (f"1 node(s) {BY_OWN}.", set()),
+        (f"1 node(s) {BY_OTHERS}.", set()),
+        (f"2 node(s) {BY_OWN}.", {"L3"}),
+        ("", {"L3"}),
+    ],
+)
+def test_the_nodes_that_other_pods_keep_a_pod_off_are_counted(told: str, broken: set[str]) -> None:
+    story = Story().sees(node(), kind=NODES).sees(there("p", A))
+    assert story.sees(asker(A, RULE_A, NO_NODE + told)).rests().broken() == broken
+
+
+# L1 of pods that wait though a claim could be made for them: devices of a class, or a part of a shared GPU.
+
+_ACCELERATOR = "example.com/accelerator"
+_FITS = ["it fits with a claim made for it on node-0"]
+
+
+def _class(name: str, resource: str, no: str, **more: Any) -> dict[str, Any]:
+    selector = {"cel": {"expression": f'{no}device.attributes["{DRIVER}"].big'}}
+    spec = {"extendedResourceName": resource, "selectors": [selector], **more}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def _story(*, gib: int = 16, devices: int = 1) -> ClaimStory:
+    """A node with shared GPUs, and accelerators of a class of their own."""
+    made = ClaimStory().stores("deviceclasses", _class("gpus", names.GPU_RESOURCE, "!"))
+    made.stores("deviceclasses", _class("accelerators", _ACCELERATOR, ""))
+    big = [{"name": f"a{number}", "attributes": {"big": {"bool": True}}} for number in range(devices)]
+    shared = {"allowMultipleAllocations": True, "capacity": {"memory": {"value": f"{gib}Gi"}}}
+    pool = {"name": "node-0", "generation": 1, "resourceSliceCount": 1}
+    listed = [*big, {"name": "d0", "attributes": {"big": {"bool": False}}, **shared}]
+    spec = {"driver": DRIVER, "nodeName": "node-0", "pool": pool, "devices": listed}
+    return made.stores("resourceslices", {"metadata": {"name": "s"}, "spec": spec})
+
+
+def _share(fraction: str = "0.5", **more: Any) -> dict[str, Any]:
+    limits = {"limits": {names.GPU_SHARE_RESOURCE: more.pop("by_claim", "1"), **more.pop("limits", {})}}
+    env = [{"name": names.ENV_VISIBLE_DEVICES, "valueFrom": {"fieldRef": {"fieldPath": "x"}}}]
+    asked = {names.GPU_MEMORY: fraction} if fraction.isdigit() else {names.GPU_FRACTION: fraction}
+    containers = [{"name": "main", "resources": limits, "env": env}]
+    return pod("p", node="", annotations=asked, containers=containers, **more)
+
+
+def _whole(count: int = 1, resource: str = _ACCELERATOR, **more: Any) -> dict[str, Any]:
+    return pod("p", node="", containers=[{"name": "main", "resources": {"limits": {resource: str(count)}}}], **more)
+
+
+def _told(
+    made: ClaimStory, raw: dict[str, Any], *, gpus: int = 0, used: int = 0, apart: tuple[str, ...] = (), **gangs: Any
+) -> Any:
+    node = NodeFacts("node-0", 8000, 8000, 8, {names.GPU_RESOURCE: gpus}, True, False, False)
+    room = Room(name="node-0", gpus=gpus - used, cpu_milli=8000, mem_mib=8000, pods=8, smallest_mib=0)
+    scene = Scene(nodes={"node-0": node}, rooms=[room], **{"members": {}, "minimums": {}, **gangs})
+    found = backed_fitting([read(raw)], scene, made.claims.records, kept_from=lambda _: apart)
+    return [text for _, text in found]
+
+
+@pytest.mark.parametrize(
+    ("story", "raw", "fits"),
+    [
+        (_story, _share(), True),
+        (_story, _share("1024"), True),
+        (lambda: _story(gib=2), _share("4096"), False),
+        (lambda: _story().claim("c", "d0", part_gib=8), _share("0.5"), True),
+        (lambda: _story().claim("c", "d0", part_gib=9), _share("0.5"), False),
+        (lambda: _story().claim("c", "d0"), _share("0.5"), False),
+        (_story, _share(by_claim="2"), False),
+        (_story, _share(limits={_ACCELERATOR: "1"}), False),
+        (lambda: _story(devices=2), _whole(2), True),
+        (lambda: _story(devices=2).claim("c", "a0"), _whole(2), False),
+        (_story, _whole(resource=names.GPU_RESOURCE), False),
+        (lambda: _story().stores("deviceclasses", _class("more", _ACCELERATOR, "")), _whole(), False),
+        (lambda: _story().stores("deviceclasses", _class("accelerators", _ACCELERATOR, "x")), _whole(), False),
+        (_story, _whole(resource="example.com/other"), False),
+    ],
+    ids=[
+        *("a fraction", "memory", "too little memory", "the other half", "more than is left", "all is taken"),
+        *("no claimable container", "a share and a device", "both devices", "one is taken", "shared only"),
+        *("two classes", "another selector", "no class"),
+    ],
+)
+def test_a_pod_fits_where_a_claim_would_find_what_it_asks(story: Any, raw: dict[str, Any], fits: bool) -> None:
+    assert _told(story(), raw) == _FITS * fits
+
+
+@pytest.mark.parametrize(("gpus", "used", "fits"), [(0, 0, True), (2, 0, False), (2, 2, False), (0, 1, False)])
+def test_gpus_come_by_claims_only_where_no_device_plugin_has_any(gpus: int, used: int, fits: bool) -> None:
+    assert _told(_story(), _share(), gpus=gpus, used=used) == _FITS * fits
+    assert _told(_story(), _whole(), gpus=gpus, used=used) == _FITS
+
+
+@pytest.mark.parametrize(("minimum", "fits"), [(None, False), (1, True), (2, False)])
+def test_of_a_gang_those_beyond_its_minimum_are_judged(minimum: int | None, fits: bool) -> None:
+    waits, runs = _share(), pod("q", annotations={names.POD_GROUP_NAME: "g"})
+    waits["metadata"]["annotations"][names.POD_GROUP_NAME] = "g"
+    needs = {} if minimum is None else {("team", "g"): Minimums({"minMember": minimum})}
+    members = {("team", "g"): [read(waits), read(runs)]}
+    assert _told(_story(), waits, members=members, minimums=needs) == _FITS * fits
+
+
+def test_devices_that_are_kept_and_nodes_that_others_keep_are_not_judged() -> None:
+    raw = _share()
+    told = "1 node(s) have devices free only when programs of Pods that were deleted by force must have ended"
+    raw["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "x", "message": told}]
+    assert _told(_story(), raw) == []
+    assert _told(_story(), _share(), apart=("node-0",)) == []
+
+
+@pytest.mark.parametrize(
+    ("expression", "side"),
+    [
+        ('device.attributes["x"].big', True),
+        ('!device.attributes["x"].big', False),
+        ('device.attributes["x"].big || true', None),
+        ("true", None),
+    ],
+)
+def test_a_class_has_a_side_if_it_asks_for_the_attribute_alone(expression: str, side: bool | None) -> None:
+    selector = {"cel": {"expression": expression}}
+    assert claim_facts.side_of({"selectors": [selector]}) is side
+    assert claim_facts.side_of({"selectors": [selector, selector]}) is None
+    assert claim_facts.side_of({}) is None

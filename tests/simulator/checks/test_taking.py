@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from simulator.checks.checker import POD_GROUPS, QUEUES
+from simulator.checks.checker import BIND_REQUESTS, NODES, POD_GROUPS, QUEUES
 from simulator.checks.limits import Lateness
-from tests.simulator.checks.rooms import RoomStory, holding, nomination
-from tests.simulator.made_up import pod_group
+from tests.simulator.checks.preemptions import PreemptionStory, holding, nomination
+from tests.simulator.made_up import node, pod_group, reservation, share, version
 
 
 def started(raw: dict[str, Any]) -> dict[str, Any]:
@@ -34,9 +35,9 @@ def queue(name: str, parent: str = "", **says: str) -> dict[str, Any]:
 
 
 # --- cores -----------------------------------------------------------------------------------------------------------
-def gang(minimum: int, members: str, *, lateness: Lateness = Lateness()) -> RoomStory:  # noqa: B008 - frozen
+def gang(minimum: int, members: str, *, lateness: Lateness = Lateness()) -> PreemptionStory:  # noqa: B008 - frozen
     """A gang with a number of members that run; a minute later."""
-    story = RoomStory(lateness=lateness)
+    story = PreemptionStory(lateness=lateness)
     story.sees(pod_group("ring", minimum), kind=POD_GROUPS)
     for name in members.split():
         story.sees(started(holding(name, annotations={"pod-group-name": "ring"})))
@@ -45,13 +46,7 @@ def gang(minimum: int, members: str, *, lateness: Lateness = Lateness()) -> Room
 
 @pytest.mark.parametrize(
     ("minimum", "victims", "broken"),
-    [
-        (2, "a", set[str]()),
-        (2, "a b c", set[str]()),
-        (2, "a b", {"S7"}),
-        (3, "a", {"S7"}),
-        (1, "a b", set[str]()),
-    ],
+    [(2, "a", set[str]()), (2, "a b c", set[str]()), (2, "a b", {"S7"}), (3, "a", {"S7"}), (1, "a b", set[str]())],
 )
 def test_a_core_goes_whole_or_stays(minimum: int, victims: str, broken: set[str]) -> None:
     assert gang(minimum, "a b c").records(nomination("h", victims)).broken() == broken
@@ -90,11 +85,11 @@ def test_a_pod_group_that_was_changed_just_now_is_not_judged() -> None:
 
 # --- who takes from whom ---------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
-    ("of_holder", "of_victim", "broken"), [(50, 10, set[str]()), (50, 50, {"S7"}), (10, 50, {"S7"})]
+    ("of_nominee", "of_victim", "broken"), [(50, 10, set[str]()), (50, 50, {"S7"}), (10, 50, {"S7"})]
 )
-def test_preemption_takes_from_pods_of_lower_priority(of_holder: int, of_victim: int, broken: set[str]) -> None:
-    story = RoomStory()
-    story.sees(urgent(holding("low"), of_victim)).sees(urgent(holding("high", node=""), of_holder))
+def test_preemption_takes_from_pods_of_lower_priority(of_nominee: int, of_victim: int, broken: set[str]) -> None:
+    story = PreemptionStory()
+    story.sees(urgent(holding("low"), of_victim)).sees(urgent(holding("high", node=""), of_nominee))
     assert story.later(60).records(nomination("high", "low", action="preempt")).broken() == broken
 
 
@@ -112,7 +107,7 @@ def test_without_queue_objects_all_pods_are_in_one_queue() -> None:
 
 def taken_from_a(action: str, name: str, *, has_queues: bool) -> set[str]:
     """A pod of queue ``a`` goes for a more urgent one."""
-    story = RoomStory()
+    story = PreemptionStory()
     for each in "ab" if has_queues else "":
         story.sees(queue(each), kind=QUEUES)
     story.sees(holding("low", **in_queue("a"))).sees(urgent(holding("high", node="", **in_queue(name)), 50))
@@ -121,15 +116,15 @@ def taken_from_a(action: str, name: str, *, has_queues: bool) -> set[str]:
 
 # --- minimum runtimes ------------------------------------------------------------------------------------------------
 def below(action: str, *queues: dict[str, Any], run_s: float, lateness: Lateness = Lateness()) -> set[str]:  # noqa: B008
-    """A victim of queue ``d1/v`` goes that has run for some time, for a holder of ``d1/v``, or of ``d1/w``."""
-    story = RoomStory(lateness=lateness)
+    """A victim of queue ``d1/v`` goes that has run for some time, for a nominated pod of ``d1/v``, or of ``d1/w``."""
+    story = PreemptionStory(lateness=lateness)
     for each in queues:
         story.sees(each, kind=QUEUES)
     story.sees(holding("low", **in_queue("v")))
     story.later(100)
     story.sees(started(holding("low", **in_queue("v"))))
-    holder = "v" if action == "preempt" else "w"
-    story.sees(urgent(holding("high", node="", **in_queue(holder)), 50))
+    nominee = "v" if action == "preempt" else "w"
+    story.sees(urgent(holding("high", node="", **in_queue(nominee)), 50))
     return story.later(run_s).records(nomination("high", "low", action=action)).broken()
 
 
@@ -164,7 +159,7 @@ def test_reclaim_from_afar_goes_by_the_queue_below_the_lowest_one_above_both() -
 
 
 def test_a_gang_is_as_old_as_its_minimum_and_pods_above_it_are_not_protected() -> None:
-    story = RoomStory()
+    story = PreemptionStory()
     story.sees(queue("default-queue", preemptMinRuntime="30s"), kind=QUEUES)
     story.sees(pod_group("ring", 2), kind=POD_GROUPS)
     for name in "abc":
@@ -172,7 +167,7 @@ def test_a_gang_is_as_old_as_its_minimum_and_pods_above_it_are_not_protected() -
         story.later(20)
     story.sees(urgent(holding("high", node=""), 50))
     assert story.records(nomination("high", "a b c", action="preempt")).broken() == set()
-    story = RoomStory()
+    story = PreemptionStory()
     story.sees(queue("default-queue", preemptMinRuntime="50s"), kind=QUEUES)
     story.sees(pod_group("ring", 2), kind=POD_GROUPS)
     for name in "abc":
@@ -185,7 +180,7 @@ def test_a_gang_is_as_old_as_its_minimum_and_pods_above_it_are_not_protected() -
 
 def test_a_minimum_that_was_lengthened_just_now_may_not_be_known() -> None:
     longer = [queue("v", preemptMinRuntime="5s"), queue("v", preemptMinRuntime="1h")]
-    story = RoomStory()
+    story = PreemptionStory()
     story.sees(longer[0], kind=QUEUES).sees(started(holding("low", **in_queue("v"))))
     story.later(30)
     story.sees(urgent(holding("high", node="", **in_queue("v")), 50)).sees(longer[1], kind=QUEUES)
@@ -195,7 +190,7 @@ def test_a_minimum_that_was_lengthened_just_now_may_not_be_known() -> None:
 # --- quotas ----------------------------------------------------------------------------------------------------------
 def reclaimed(quota: float, *, victims: str = "a", after: str = "") -> set[str]:
     """Queue ``v`` runs three pods of a GPU each; some go for one of queue ``w``, and another one of ``v`` is bound."""
-    story = RoomStory()
+    story = PreemptionStory()
     for name, amount in (("v", quota), ("w", 1)):
         raw = queue(name)
         raw["spec"]["resources"]["gpu"] = {"quota": amount, "limit": -1, "overQuotaWeight": 1}
@@ -223,7 +218,7 @@ def test_pods_that_are_on_their_way_into_a_queue_count_in_it() -> None:
 
 
 def test_what_goes_for_an_older_nomination_counts_no_more() -> None:
-    story = RoomStory()
+    story = PreemptionStory()
     for name, amount in (("v", 2), ("w", 2)):
         raw = queue(name)
         raw["spec"]["resources"]["gpu"] = {"quota": amount, "limit": -1, "overQuotaWeight": 1}
@@ -236,3 +231,117 @@ def test_what_goes_for_an_older_nomination_counts_no_more() -> None:
     story.later(60).records(first)
     assert story.checker.findings.all_held
     assert story.records(first, second).broken() == {"S7"}
+
+
+# S14: what was freed for somebody is bound by nobody else of ours.
+
+
+def freed(*more: dict[str, Any]) -> PreemptionStory:
+    """``v`` has gone for ``h``."""
+    return PreemptionStory().records(nomination("h", "v"), *more).evicts("v").goes("v")
+
+
+def test_a_pod_that_is_bound_on_what_was_freed_for_another_breaks_s14() -> None:
+    story = freed().binds("x")
+    assert story.broken() == {"S14"}
+    assert [each.text for each in story.checker.findings.found.values()] == [
+        "pod team/x was bound on node-0 on GPUs that were freed for team/h"
+    ]
+
+
+def test_a_nominee_that_is_handed_over_keeps_nothing_beside_what_its_attempt_takes() -> None:
+    request = {
+        "metadata": {"name": "h", "namespace": "team", "uid": "request"},
+        "spec": {"podName": "h", "selectedNode": "other"},
+    }
+    story = freed()
+    story.sees(request, kind=BIND_REQUESTS, event="ADDED")
+    assert story.binds("x").broken() == set()
+    story = freed()
+    story.sees(request, kind=BIND_REQUESTS, event="ADDED").sees(request, kind=BIND_REQUESTS, event="DELETED")
+    assert story.binds("x").broken() == {"S14"}
+
+
+@pytest.mark.parametrize(("seconds", "broken"), [(30, set[str]()), (90, {"S14"})])
+def test_a_nominee_that_is_bound_elsewhere_within_a_minute_was_on_its_way(seconds: int, broken: set[str]) -> None:
+    story = freed().binds("x").later(seconds)
+    story.sees(version(holding("y", node=""), story.number))
+    assert story.binds("h", node="other").broken() == broken
+
+
+def test_what_victims_still_have_is_kept_by_that() -> None:
+    """Two are to go for one of two GPUs: while one of them is there, the other one's GPU is anybody's."""
+    story = PreemptionStory().records(nomination("h", "v w")).evicts("v").goes("v")
+    assert story.binds("x").broken() == set()
+    story = PreemptionStory()
+    story.sees(holding("h", 2, node=""))
+    story.records(nomination("h", "v w")).evicts("v").goes("v")
+    assert story.binds("x").broken() == {"S14"}
+
+
+def test_an_end_that_is_told_of_late_counts_from_when_it_was_written() -> None:
+    story = freed()
+    ended = story.number + 1
+    story.number += 1
+    assert story.binds("x").records(at=ended).broken() == set()
+
+
+def test_a_nomination_that_ends_after_the_binding_stood_then() -> None:
+    assert freed().binds("x").records().broken() == {"S14"}
+
+
+def test_room_is_kept_until_all_of_a_gang_are_placed() -> None:
+    story = PreemptionStory().records(nomination("h g", "v w")).evicts("v").evicts("w").goes("v").goes("w")
+    assert story.binds("h").binds("x").broken() == {"S14"}
+    story = PreemptionStory().records(nomination("h g", "v w")).evicts("v").evicts("w").goes("v").goes("w")
+    assert story.binds("h").binds("g").broken() == set()
+
+
+def test_a_younger_nominee_before_an_older_one_breaks_s14() -> None:
+    assert freed(nomination("g", "w")).binds("g").broken() == {"S14"}
+
+
+def test_what_an_older_nominee_lacks_a_younger_one_does_not_lack_as_well() -> None:
+    """The older one is soon bound elsewhere, so it was on its way; the younger one is owed nothing."""
+    story = freed(nomination("g", "w")).binds("x").later(30)
+    story.sees(version(holding("y", node=""), story.number))
+    assert story.binds("h", node="other").broken() == set()
+
+
+def test_an_older_nominee_may_have_what_was_freed_for_a_younger_one() -> None:
+    story = PreemptionStory().records(nomination("h", "v"), nomination("g", "w")).evicts("w").goes("w")
+    assert story.binds("h").broken() == set()
+
+
+def test_pods_of_other_schedulers_may_take_it() -> None:
+    story = freed()
+    story.binds("foreign", scheduler="default-scheduler")
+    assert story.broken() == set()
+
+
+def test_nobody_is_placed_on_the_rest_that_others_left() -> None:
+    story = freed().goes("w").binds("foreign", scheduler="default-scheduler")
+    assert story.binds("x").broken() == {"S14"}
+
+
+def shared(name: str, nano: int, **more: Any) -> dict[str, Any]:
+    """A pod with a part of the device of group ``g``."""
+    grant = {"attempt": "a", "devices": [{"group": "g", "reservation": "uid-r", "uuid": "GPU-a", "nano": nano}]}
+    annotations = {"moorage.dev/grant": json.dumps(grant)}
+    return share(name, "g", str(nano / 10**9), annotations=annotations, **more)
+
+
+def test_a_part_of_a_device_is_kept_for_its_nominee() -> None:
+    def story() -> PreemptionStory:
+        made = PreemptionStory()
+        made.sees(node(gpus=3), kind=NODES).sees(reservation("r", "g"))
+        made.sees(shared("a", 500_000_000)).sees(shared("b", 500_000_000))
+        made.sees(share("h2", "", "0.5", node=""))
+        made.records(nomination("h2", "a", devices=[{"group": "g", "nano": 500_000_000}])).evicts("a")
+        made.sees(version(shared("a", 500_000_000), 90), event="DELETED")
+        made.number = 100
+        return made
+
+    taken, given = story(), story()
+    assert taken.sees(version(shared("other", 300_000_000), 101)).broken() >= {"S14"}
+    assert "S14" not in given.sees(version(shared("h2", 500_000_000), 101)).broken()

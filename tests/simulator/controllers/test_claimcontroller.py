@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import random
+from typing import Any
+
 import anyio
 import pytest
 
-from kube.client.resources import PODS, RESOURCE_CLAIMS
-from simulator.controllers import claims
-from tests.conftest import AnyioBackend
+from kube.client.api import Api
+from kube.client.resources import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, RESOURCE_CLAIMS
+from kube.client.retry import Retry
+from simulator.controllers import claims, disruption
+from simulator.controllers.claims import DRIVER_USER, DeviceReadiness
+from simulator.world import World
 from tests.scheduler.commit.devices import claims_of, create_claim, create_template, users, using
 from tests.scheduler.stage import TEAM, create, pod, settle, stage
+from tests.simulator.test_world import world
+from verification.hostile.actions import CreatePod
+from verification.hostile.queue_actions import CreateBudget
 from wire import names
 
-
-@pytest.fixture(scope="module")
-def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
-    return virtual_anyio_backend
+VIRTUAL_TIME = True
 
 
 async def test_without_claims_it_asks_the_api_server_for_nothing() -> None:
@@ -102,3 +108,94 @@ async def test_what_happened_while_it_was_down_is_done_when_it_works_again() -> 
         made.resume()
         await settle(5)
         assert len(await claims_of(made)) == 1
+
+
+# Claims get the volumes that a scheduler asks for (with the scheduler: tests/scheduler/commit/test_preparing.py).
+
+
+async def _claim(made: World, node: str) -> None:
+    """Create a claim for which a scheduler has selected a node."""
+    meta = {"name": "data", "annotations": {names.SELECTED_NODE: node}}
+    spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": "fast", "resources": {"requests": {"storage": "5Gi"}}}
+    await made.claims.api.create(PERSISTENT_VOLUME_CLAIMS, {"metadata": meta, "spec": spec}, namespace="team")
+
+
+async def test_without_claims_it_asks_the_api_server_for_nothing_in_claimbinding() -> None:
+    async with world("1x1x80GiB") as made:
+        await anyio.sleep(60)
+        assert not [entry for entry in made.server.audit if entry.user == claims.VOLUME_CONTROLLER]
+
+
+@pytest.mark.parametrize("zone", ["", "a"])
+async def test_a_volume_is_made_in_the_zone_of_the_selected_node_or_for_all_nodes(zone: str) -> None:
+    async with world("1x1x80GiB") as made:
+        if zone:
+            await made.claims.api.patch(NODES, "node-0", {"metadata": {"labels": {names.ZONE_LABEL: zone}}})
+        await _claim(made, "node-0")
+        await anyio.sleep(10)
+        claim = await made.claims.api.get(PERSISTENT_VOLUME_CLAIMS, "data", namespace="team")
+        volume = await made.claims.api.get(PERSISTENT_VOLUMES, claim.spec.volume_name)
+        assert (claim.metadata.annotations or {})[names.BIND_COMPLETED] == "yes"
+        assert (volume.status.phase, volume.spec.capacity) == ("Bound", {"storage": "5Gi"})
+        affinity = volume.spec.node_affinity
+        assert [zone] * bool(zone) == ([] if affinity is None else _zones(affinity.required))
+
+
+def _zones(required: Any) -> list[str]:
+    return [value for term in required.node_selector_terms for each in term.match_expressions for value in each.values]
+
+
+async def test_a_node_that_is_gone_is_taken_off_the_claim() -> None:
+    async with world("1x1x80GiB") as made:
+        await _claim(made, "gone")
+        await anyio.sleep(10)
+        claim = await made.claims.api.get(PERSISTENT_VOLUME_CLAIMS, "data", namespace="team")
+        assert names.SELECTED_NODE not in (claim.metadata.annotations or {})
+        assert claim.spec.volume_name == ""
+
+
+# A driver that gets devices ready after they were allocated.
+
+
+@pytest.mark.parametrize(
+    ("faults", "reported"),
+    [
+        pytest.param({}, ["ready", "ready"], id="it reports within its time"),
+        pytest.param({"fails_per_mille": 1000}, ["failed", "failed"], id="a failure stays"),
+        pytest.param({"silent_per_mille": 1000}, ["", "ready"], id="what it was silent of comes in the end"),
+    ],
+)
+async def test_each_device_is_reported_once(faults: dict[str, Any], reported: list[str]) -> None:
+    async with stage("1x1x80GiB") as world:
+        result: dict[str, Any] = {"request": "r", "driver": "d", "pool": "p", "device": "x"}
+        result |= {"bindingConditions": ["ready"], "bindingFailureConditions": ["failed"]}
+        claim = {"metadata": {"name": "c"}, "spec": {"devices": {}}}
+        await world.api.create(RESOURCE_CLAIMS, claim, namespace=TEAM)
+        status = {"status": {"allocation": {"devices": {"results": [result]}}}}
+        await world.api.patch(RESOURCE_CLAIMS, "c", status, namespace=TEAM, subresource="status")
+        rng = random.Random(1)
+        api = Api(world.server.transport(DRIVER_USER), retry=Retry(rng))
+        world.start_soon(DeviceReadiness(api, rng, takes_s=5.0, until_s=anyio.current_time() + 60, **faults).run)
+        found: list[str] = []
+        for _ in range(2):
+            await anyio.sleep(40)
+            stored = await world.api.get(RESOURCE_CLAIMS, "c", namespace=TEAM)
+            found.append("".join(each.type for one in stored.status.devices or () for each in one.conditions or ()))
+        assert found == reported
+        writes = [each for each in world.server.audit if (each.user, each.verb) == (DRIVER_USER, "patch")]
+        assert len(writes) == 1
+
+
+# The disruption controller: it asks for nothing where there is no budget (its counting: test_actions.py).
+
+
+@pytest.mark.parametrize("has_budget", [False, True])
+async def test_it_writes_where_there_is_a_budget_and_comes_to_rest(has_budget: bool) -> None:
+    async with world("1x1x80GiB") as made:
+        if has_budget:
+            await CreateBudget(at_s=0, name="b", least=0).perform(made)
+        await CreatePod(at_s=0, name="p", gpus=1).perform(made)
+        await anyio.sleep(60)
+        writes = [entry for entry in made.server.audit if entry.user == disruption.USER]
+        assert bool(writes) is has_budget
+        assert len(writes) < 10

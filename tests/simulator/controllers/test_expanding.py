@@ -1,3 +1,5 @@
+"""A DaemonSet has a pod on each node that it may be on, and on no other."""
+
 from __future__ import annotations
 
 import re
@@ -6,8 +8,12 @@ from typing import Any
 import pytest
 
 from kube.client.resources import JOBS, PODS
+from podgrouper.core import answers
+from podgrouper.core.answers import Nothing, Why
 from simulator.controllers.kubernetes import MOST_BYTES, Expander
 from simulator.controllers.pods import MOST_PODS, Made, Malformed
+from simulator.controllers.registry import Member, Passed, Workload
+from simulator.nodes import shape
 from tests.steps import counted
 
 INDEX = "batch.kubernetes.io/job-completion-index"
@@ -98,11 +104,7 @@ def test_a_pod_of_a_stateful_set_has_its_ordinal_its_host_name_and_its_claims() 
     pod = pods(controller("StatefulSet", template, **spec))[1]
     labels = pod["metadata"]["labels"]
     assert re.fullmatch("work-[a-z0-9]{10}", labels.pop("controller-revision-hash"))
-    assert labels == {
-        "app": "a",
-        "apps.kubernetes.io/pod-index": "1",
-        "statefulset.kubernetes.io/pod-name": "work-1",
-    }
+    assert labels == {"app": "a", "apps.kubernetes.io/pod-index": "1", "statefulset.kubernetes.io/pod-name": "work-1"}
     assert pod["metadata"]["ownerReferences"][0]["kind"] == "StatefulSet"
     assert (pod["spec"]["hostname"], pod["spec"]["subdomain"]) == ("work-1", "svc")
     assert pod["spec"]["volumes"] == [
@@ -224,3 +226,158 @@ def test_a_name_that_is_no_text_is_refused_by_its_field(field: str) -> None:
     spec = {"template": TEMPLATE, "replicas": 1}
     with pytest.raises(Malformed, match=rf"metadata\.{field} is 5; allowed: text"):
         Expander().expand({"kind": "StatefulSet", "metadata": {field: 5}, "spec": spec})
+
+
+NODES = shape.parse(["2x1x80GiB", "1x0"])
+IN = "In"
+
+
+def on(key: str, operator: str, *values: str, part: str = "matchExpressions") -> dict[str, Any]:
+    term = {part: [{"key": key, "operator": operator, "values": list(values)}]}
+    required = {"nodeSelectorTerms": [term]}
+    return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
+
+
+def daemonpods_pods(**spec: Any) -> list[dict[str, Any]]:
+    template = {"spec": {"containers": [{"name": "main", "image": "work"}], **spec}}
+    daemon_set = {"kind": "DaemonSet", "metadata": {"name": "agent"}, "spec": {"template": template}}
+    return [dict(made.body) for made in Expander(NODES).expand(daemon_set)]
+
+
+def nodes(made: list[dict[str, Any]]) -> list[str]:
+    terms = [
+        pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+        for pod in made
+    ]
+    assert all(len(each) == 1 and list(each[0]) == ["matchFields"] for each in terms)
+    return [each[0]["matchFields"][0]["values"][0] for each in terms]
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({}, ["node-0", "node-1", "node-2"]),
+        ({"nodeSelector": {"nvidia.com/gpu.count": "1"}}, ["node-0", "node-1"]),
+        ({"nodeSelector": {"nowhere": "x"}}, []),
+        (on("kubernetes.io/hostname", IN, "node-1"), ["node-1"]),
+        (on("metadata.name", "NotIn", "node-1", part="matchFields"), ["node-0", "node-2"]),
+    ],
+    ids=["all", "a selector", "none", "affinity", "a field"],
+)
+def test_each_node_that_it_may_be_on_gets_a_pod(spec: dict[str, Any], expected: list[str]) -> None:
+    assert nodes(daemonpods_pods(**spec)) == expected
+
+
+def test_a_pod_has_what_kubernetes_adds() -> None:
+    own = {"key": "team", "operator": "Exists"}
+    pod = daemonpods_pods(tolerations=[own], hostNetwork=True)[0]
+    (owner,) = pod["metadata"]["ownerReferences"]
+    assert (owner["apiVersion"], owner["kind"], owner["name"]) == ("apps/v1", "DaemonSet", "agent")
+    assert pod["metadata"]["generateName"] == "agent-"
+    assert set(pod["metadata"]["labels"]) == {"controller-revision-hash", "pod-template-generation"}
+    first, *added = pod["spec"]["tolerations"]
+    assert first == own
+    assert {(each["key"].rpartition("/")[2], each["effect"]) for each in added} == {
+        ("not-ready", "NoExecute"),
+        ("unreachable", "NoExecute"),
+        ("disk-pressure", "NoSchedule"),
+        ("memory-pressure", "NoSchedule"),
+        ("pid-pressure", "NoSchedule"),
+        ("unschedulable", "NoSchedule"),
+        ("network-unavailable", "NoSchedule"),
+    }
+
+
+def test_without_nodes_there_are_no_pods() -> None:
+    template = {"spec": {"containers": [{"name": "main"}]}}
+    daemon_set = {"kind": "DaemonSet", "metadata": {"name": "agent"}, "spec": {"template": template}}
+    assert Expander().expand(daemon_set) == []
+
+
+PASSING_TEMPLATE: dict[str, Any] = {"spec": {"template": {"spec": {"containers": []}}}}
+
+
+def obj(kind: str, api_version: str = "v1", **more: Any) -> dict[str, Any]:
+    return {"kind": kind, "apiVersion": api_version, **more}
+
+
+@pytest.mark.parametrize(
+    ("objects", "lines"),
+    [
+        ([], []),
+        (
+            [obj("Service"), obj("Ingress", "networking.k8s.io/v1"), obj("Service")],
+            ["passed over, because they make no pods: 2 Service, 1 Ingress"],
+        ),
+        (
+            [
+                obj("JobSet", "jobset.x-k8s.io/v1alpha2", **PASSING_TEMPLATE),
+                obj("Job", "batch.volcano.sh/v1alpha1", **PASSING_TEMPLATE),
+            ],
+            [
+                "their pods are not made, because their controllers are not simulated: "
+                "1 JobSet.jobset.x-k8s.io, 1 Job.batch.volcano.sh"
+            ],
+        ),
+        (
+            [obj(f"Kind{number}") for number in range(12)],
+            [
+                "passed over, because they make no pods: "
+                + ", ".join(f"1 Kind{number}" for number in range(10))
+                + ", objects of 2 more kinds"
+            ],
+        ),
+    ],
+)
+def test_kinds_are_named_with_their_counts(objects: list[dict[str, Any]], lines: list[str]) -> None:
+    passed = Passed()
+    for each in objects:
+        passed.note(each)
+    assert list(passed.lines()) == lines
+
+
+def test_workloads_whose_pods_are_made_are_counted_and_those_without_pod_group_are_named() -> None:
+    passed = Passed()
+    member = Member(Made({}), None)
+    passed.note_made(obj("JobSet", "jobset.x-k8s.io/v1alpha2"), "JobSet team/a", Workload([], [member] * 3))
+    passed.note_made(obj("JobSet", "jobset.x-k8s.io/v1alpha2"), "JobSet team/b", Workload([], [member], "a reason"))
+    alone = answers.told(Nothing(Why.ALONE))
+    passed.note_made(obj("Workflow", "argoproj.io/v1alpha1"), "Workflow team/c", Workload([], [], alone))
+    assert list(passed.lines()) == [
+        "pods made as the controllers would make them, with the PodGroups of 'translate --podgroup': "
+        "2 JobSet.jobset.x-k8s.io (4 pods), 1 Workflow.argoproj.io (0 pods)",
+        "no PodGroup for JobSet team/b: a reason",
+    ]
+
+
+def test_workloads_without_pod_group_are_named_up_to_ten() -> None:
+    passed = Passed()
+    for number in range(12):
+        passed.note_made(obj("Job", "batch.volcano.sh/v1alpha1"), f"Job {number}", Workload([], [], "a reason"))
+    _, *named, last = passed.lines()
+    assert (len(named), last) == (10, "no PodGroup for 2 more workloads")
+
+
+def test_long_names_of_kinds_are_shortened() -> None:
+    passed = Passed()
+    passed.note(obj("K" * 100_000, f"{'g' * 100_000}.example/v1"))
+    assert len("".join(passed.lines())) < 300
+
+
+@pytest.mark.parametrize(
+    ("spec", "is_suspended"),
+    [
+        ({"suspend": True}, True),
+        ({"runPolicy": {"suspend": True}}, True),
+        ({"suspend": False}, False),
+        ({"suspend": "true"}, False),
+        ({"suspend": 1}, False),
+        ({"runPolicy": "suspend"}, False),
+        ({}, False),
+        (None, False),
+    ],
+)
+def test_suspended_controllers_are_named(spec: object, *, is_suspended: bool) -> None:
+    passed = Passed()
+    passed.note_expanded(obj("Job", "batch/v1", spec=spec))
+    assert list(passed.lines()) == ["without pods, because they are suspended: 1 Job"] * is_suspended

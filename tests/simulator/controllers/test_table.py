@@ -11,6 +11,7 @@ from scheduler.core.convert.pod_groups import pod_group_record
 from simulator.controllers.kubernetes import Expander
 from simulator.controllers.pods import MOST_PODS, Malformed
 from simulator.controllers.registry import Workload, expand, is_known
+from simulator.manifests import MalformedManifest, Reader
 from wire import gangs, names
 
 TEMPLATE: dict[str, Any] = {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
@@ -86,18 +87,14 @@ def called(of: Workload) -> list[str]:
             [3],
         ),
         (workload("ray.io/v1", "RayCluster", rays(minReplicas=2)), ["w-head", *["w-small-worker-"] * 2], [3]),
-        (workload("ray.io/v1", "RayCluster", rays(replicas=9, maxReplicas=1)), ["w-head", "w-small-worker-"], [10]),
+        (workload("ray.io/v1", "RayCluster", rays(replicas=9, maxReplicas=1)), ["w-head", "w-small-worker-"], [2]),
         (workload("ray.io/v1", "RayCluster", {**rays(replicas=9), "suspend": True}), [], []),
         (
             workload("jobset.x-k8s.io/v1alpha2", "JobSet", {"replicatedJobs": [replicated(replicas=2)]}),
             ["w-j-0-0-", "w-j-0-1-", "w-j-1-0-", "w-j-1-1-"],
             [4],
         ),
-        (
-            workload("jobset.x-k8s.io/v1", "JobSet", {"replicatedJobs": [replicated()]}),
-            ["w-j-0-0-", "w-j-0-1-"],
-            [2],
-        ),
+        (workload("jobset.x-k8s.io/v1", "JobSet", {"replicatedJobs": [replicated()]}), ["w-j-0-0-", "w-j-0-1-"], [2]),
         (workload("jobset.x-k8s.io/v1alpha2", "JobSet", {"replicatedJobs": [replicated()], "suspend": True}), [], []),
         (lws(), ["w-0", "w-0-1", "w-1", "w-1-1"], [2, 2]),
         (volcano(), ["w-ps-0", "w-default1-0", "w-default1-1"], [3]),
@@ -122,6 +119,83 @@ def test_a_workload_has_the_pods_that_its_controller_makes_and_their_pod_groups(
     groups = {each.metadata.name for each in found.pod_groups}
     named = {(pod["metadata"].get("annotations") or {}).get(names.POD_GROUP_NAME) for pod in pods(found)} - {None}
     assert named == groups
+
+
+POD = TEMPLATE["spec"]
+SERVED = {
+    "model": {"modelFormat": {"name": "vllm"}, "resources": {"limits": {"nvidia.com/gpu": "1"}}},
+    "minReplicas": 2,
+}
+SCALED = {**TEMPLATE, "metadata": {"annotations": {"autoscaling.knative.dev/min-scale": "3"}}}
+TOO_LONG = {**TEMPLATE, "metadata": {"annotations": {"autoscaling.knative.dev/min-scale": "9" * 5000}}}
+STORM = {"replicas": 2, "template": {"spec": {"roles": [{"name": "p", "replicas": 3, "template": TEMPLATE}]}}}
+
+
+@pytest.mark.parametrize(
+    ("obj", "names_of", "minimums"),
+    [
+        (workload("kubeflow.org/v1", "Notebook", {"template": TEMPLATE}), ["w-0"], [1]),
+        (workload("kubeflow.org/v1beta1", "Notebook", {"template": TEMPLATE}), ["w-0"], [1]),
+        (workload("argoproj.io/v1alpha1", "Rollout", {"replicas": 2, "template": TEMPLATE}), ["w-"] * 2, []),
+        (workload("apps.kruise.io/v1alpha1", "CloneSet", {"replicas": 2, "template": TEMPLATE}), ["w-"] * 2, []),
+        (workload("serving.knative.dev/v1", "Service", {"template": TEMPLATE}), ["w-"], [1]),
+        (workload("serving.knative.dev/v1", "Service", {"template": SCALED}), ["w-"] * 3, [3]),
+        (workload("serving.knative.dev/v1", "Service", {"template": TOO_LONG}), ["w-"], []),
+        (workload("serving.kserve.io/v1beta1", "InferenceService", {"predictor": SERVED}), ["w-predictor-"] * 2, []),
+        (
+            workload("serving.kserve.io/v1beta1", "InferenceService", {"predictor": POD, "transformer": POD}),
+            ["w-predictor-", "w-transformer-"],
+            [],
+        ),
+        (
+            workload(
+                "serving.kserve.io/v1alpha1", "LLMInferenceService", {"template": POD, "prefill": {"template": POD}}
+            ),
+            ["w-", "w-prefill-"],
+            [],
+        ),
+        (workload("orchestration.aibrix.ai/v1alpha1", "StormService", STORM), ["w-p-"] * 6, []),
+    ],
+)
+def test_a_kind_with_templates_is_expanded_by_its_row_of_the_table_of_kinds(
+    obj: dict[str, Any], names_of: list[str], minimums: list[int]
+) -> None:
+    found = made(obj)
+    pods = [each.made.body for each in found.members]
+    assert [pod["metadata"].get("name") or pod["metadata"]["generateName"] for pod in pods] == names_of
+    assert [group.spec.min_member for group in found.pod_groups] == minimums
+    assert all(pod["spec"]["containers"][0]["name"] for pod in pods)
+
+
+def test_the_model_of_an_inference_service_is_its_main_container() -> None:
+    (pod, _) = made(workload("serving.kserve.io/v1beta1", "InferenceService", {"predictor": SERVED})).members
+    (container,) = pod.made.body["spec"]["containers"]
+    assert container["resources"] == {"limits": {"nvidia.com/gpu": "1"}}
+    assert "model" not in pod.made.body["spec"]
+
+
+@pytest.mark.parametrize(
+    ("obj", "message"),
+    [
+        (
+            workload("argoproj.io/v1alpha1", "Rollout", {"replicas": -1, "template": TEMPLATE}),
+            "spec.replicas is -1; a number of 0 or more is allowed",
+        ),
+        (workload("argoproj.io/v1alpha1", "Rollout", {}), "spec.template has to be a pod template"),
+        (
+            workload(
+                "orchestration.aibrix.ai/v1alpha1",
+                "StormService",
+                {"template": {"spec": {"roles": [{"name": "p", "replicas": "3", "template": TEMPLATE}]}}},
+            ),
+            "spec.template.spec.roles[0].replicas is '3'; a number of 0 or more is allowed",
+        ),
+    ],
+)
+def test_what_a_row_of_the_table_cannot_read_is_refused_with_its_field(obj: dict[str, Any], message: str) -> None:
+    with pytest.raises(Malformed) as caught:
+        made(obj)
+    assert str(caught.value).startswith(message)
 
 
 def test_a_ray_job_makes_a_cluster_and_is_the_owner_of_its_group() -> None:
@@ -245,3 +319,98 @@ def test_a_workload_that_cannot_be_grouped_says_why() -> None:
     found = made(volcano(tasks=[{"name": "T", "template": TEMPLATE, "minAvailable": 1}]))
     assert "subGroups.name" in found.why
     assert len(pods(found)) == 1
+
+
+# Objects that bring manifests along: an AppWrapper, and what runs Jobs and Workflows by a clock.
+
+WRAPPERS_TEMPLATE: dict[str, Any] = {"spec": {"containers": [{"name": "c", "image": "x"}]}}
+WORKFLOW: dict[str, Any] = {"entrypoint": "a", "templates": [{"name": "a", "container": {"image": "x"}}]}
+POD_TEXT = '{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}}'
+CREATES: dict[str, Any] = {
+    "entrypoint": "a",
+    "templates": [{"name": "a", "resource": {"action": "create", "manifest": POD_TEXT}}],
+}
+JOB: dict[str, Any] = {"tasks": [{"name": "t", "replicas": 2, "template": WRAPPERS_TEMPLATE}]}
+
+
+def wrapper(*components: Any) -> dict[str, Any]:
+    meta = {"name": "w", "namespace": "team"}
+    spec = {"components": list(components)}
+    return {"apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper", "metadata": meta, "spec": spec}
+
+
+def cron(**spec: Any) -> dict[str, Any]:
+    meta = {"name": "c", "namespace": "team"}
+    return {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "CronJob", "metadata": meta, "spec": spec}
+
+
+def cron_workflow(**spec: Any) -> dict[str, Any]:
+    meta = {"name": "c", "namespace": "team"}
+    return {"apiVersion": "argoproj.io/v1alpha1", "kind": "CronWorkflow", "metadata": meta, "spec": spec}
+
+
+def disaggregated(*roles: Any, **spec: Any) -> dict[str, Any]:
+    meta = {"name": "d", "namespace": "team"}
+    spec = {"roles": list(roles), **spec}
+    return {"apiVersion": "disaggregatedset.x-k8s.io/v1", "kind": "DisaggregatedSet", "metadata": meta, "spec": spec}
+
+
+def role(name: str, **spec: Any) -> dict[str, Any]:
+    return {"name": name, "spec": {"leaderWorkerTemplate": {"size": 1, "workerTemplate": WRAPPERS_TEMPLATE}, **spec}}
+
+
+def wrappers_made(obj: dict[str, Any]) -> list[tuple[str, str]]:
+    found = Reader().read([obj], origin="f")
+    return [(each.namespace, each.body["metadata"]["name"]) for each in found if each.resource is PODS]
+
+
+def pod(**meta: Any) -> dict[str, Any]:
+    return {"template": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", **meta}, **WRAPPERS_TEMPLATE}}
+
+
+def scheduled_spark(**spec: Any) -> dict[str, Any]:
+    meta = {"name": "s", "namespace": "team"}
+    version = "sparkoperator.k8s.io/v1beta2"
+    return {"apiVersion": version, "kind": "ScheduledSparkApplication", "metadata": meta, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("obj", "expected"),
+    [
+        (scheduled_spark(template={"image": "x"}), [("team", "s-0-driver"), ("team", "s-0-exec-1")]),
+        (scheduled_spark(template={"image": "x"}, suspend=True), []),
+        (wrapper(pod(), pod(name="q", namespace="other")), [("team", "p"), ("other", "q")]),
+        (wrapper(), []),
+        (cron(jobTemplate={"spec": JOB}), [("team", "c-0-t-0"), ("team", "c-0-t-1")]),
+        (cron(jobTemplate={"spec": JOB}, suspend=True), []),
+        (cron(template=JOB), [("team", "c-0-t-0"), ("team", "c-0-t-1")]),
+        (wrapper({"template": wrapper(pod())}), []),
+        (cron_workflow(schedules=["* * * * *"], workflowSpec=WORKFLOW), [("team", "c-0")]),
+        (cron_workflow(workflowSpec=WORKFLOW, suspend=True), []),
+        (cron_workflow(workflowSpec=CREATES), [("team", "p")]),
+        (disaggregated(role("a", replicas=2), role("b")), [("team", "d-a-0"), ("team", "d-a-1"), ("team", "d-b-0")]),
+        (disaggregated(role("a"), slices=2), [("team", "d-0-a-0"), ("team", "d-1-a-0")]),
+    ],
+)
+def test_what_the_controller_creates_is_read_in_the_namespace_of_the_wrapper(
+    obj: dict[str, Any], expected: list[tuple[str, str]]
+) -> None:
+    assert wrappers_made(obj) == expected
+
+
+@pytest.mark.parametrize(
+    ("obj", "message"),
+    [
+        (wrapper("x"), r"AppWrapper: spec.components is \['x'\]; a list of objects with a template"),
+        (cron(jobTemplate="x"), "CronJob: spec.jobTemplate is 'x'; an object is allowed"),
+        (disaggregated(role("")), r"DisaggregatedSet: spec.roles\[0\].name is ''; a name is allowed"),
+        (
+            disaggregated(role("a"), role("b"), slices=10**9),
+            "DisaggregatedSet: spec.slices is 1000000000 with 2 roles; 10000 as a product are allowed",
+        ),
+        (cron_workflow(workflowSpec="x"), "CronWorkflow: spec.workflowSpec is 'x'; an object is allowed"),
+    ],
+)
+def test_a_wrapper_that_holds_no_manifest_is_refused_with_what_is_allowed(obj: dict[str, Any], message: str) -> None:
+    with pytest.raises(MalformedManifest, match=message):
+        wrappers_made(obj)

@@ -11,8 +11,8 @@ from typing import Any
 import anyio
 
 from kube.client.resources import GPU_NODES, PODS
-from nodeagent.mig.partitioning import Carver
-from scheduler.settings import CarvingSettings, SchedulerSettings
+from nodeagent.mig.partitioning import GpuPartitioner
+from scheduler.settings import PartitioningSettings, SchedulerSettings
 from simulator.clock import VirtualClock
 from simulator.mig.hardware import SlicedNode
 from simulator.mig.nodes import SlicedNodes, SlicedRuntime
@@ -23,7 +23,7 @@ from wire import names
 
 NODE, TEAM = "node-0", "team"
 OFFERED = {names.NODE_MIG: names.MIG_DYNAMIC, names.NODE_MIG_STRATEGY: "mixed"}
-SETTINGS = WorldSettings(scheduler=SchedulerSettings(carving=CarvingSettings(rest_s=10.0, patience_s=30.0)))
+SETTINGS = WorldSettings(scheduler=SchedulerSettings(partitioning=PartitioningSettings(rest_s=10.0, patience_s=30.0)))
 
 
 def shapes(*texts: str) -> tuple[NodeShape, ...]:
@@ -58,10 +58,10 @@ class Stage:
     async def phase(self, name: str) -> str:
         return (await self.world.api.get(PODS, name, namespace=TEAM)).status.phase
 
-    async def carving(self) -> str:
+    async def partitioning(self) -> str:
         """What became of the last attempt."""
         cards = (await self.world.api.get(GPU_NODES, NODE)).status.cards or []
-        return "".join(card.carving.state for card in cards if card.carving is not None)
+        return "".join(card.partitioning.state for card in cards if card.partitioning is not None)
 
     async def until(self, condition: Callable[[], bool], *, within_s: float = 60.0) -> bool:
         with anyio.move_on_after(within_s):
@@ -72,11 +72,11 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(*slices: str, carver: type[Carver] = Carver, **more: Any) -> AsyncIterator[Stage]:
+async def stage(*slices: str, partitioner: type[GpuPartitioner] = GpuPartitioner, **more: Any) -> AsyncIterator[Stage]:
 
     clock = VirtualClock(asyncio.get_running_loop())
     async with World(shapes(), clock=clock, settings=SETTINGS) as world:
         sliced = {"hears_s": 0.0, "tells_s": 0.0, **more}
-        nodes = SlicedNodes([SlicedNode(node=NODE, cards=(slices,), **sliced)], world, carver)
+        nodes = SlicedNodes([SlicedNode(node=NODE, cards=(slices,), **sliced)], world, partitioner)
         nodes.begin()
         yield Stage(world, nodes)

@@ -10,7 +10,6 @@ from typing import Any
 
 import anyio
 import msgspec
-import pytest
 from typing_extensions import override
 
 from gpu import reservation
@@ -28,20 +27,16 @@ from simulator.nodes.device_manager import Device
 from simulator.nodes.shape import NO_FAULT, ReservationFault
 from simulator.policies import AGENT
 from simulator.world import World, WorldSettings
-from tests.conftest import AnyioBackend
 from tests.simulator.test_world import HALF, pods
 from verification.hostile.faults.ground import LAWLESS
 from wire import names
 from wire.core import Pod
 
+VIRTUAL_TIME = True
+
 NODE = "node-0"
 UNPULLABLE = ReservationFault(no_image=True)
 KUBELETS = "system:nodes"
-
-
-@pytest.fixture(scope="module")
-def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
-    return virtual_anyio_backend
 
 
 def world(*nodes: str, parts: Parts = PRODUCT, agents: tuple[str, ...] = (NODE,), **settings: Any) -> World:
@@ -97,7 +92,7 @@ async def test_a_share_is_bound_before_the_process_of_its_reservation_runs() -> 
         await running.apply(pods(1, HALF))
         await anyio.sleep(1.0)
         one = await held(running)
-        assert (one.phase, one.is_witnessed, one.is_learned, one.is_told) == ("Pending", True, False, True)
+        assert (one.phase, one.is_reported, one.is_learned, one.is_told) == ("Pending", True, False, True)
         assert one.uuid == kubelets_device(running, one.uid)
         assert (await running.api.get(PODS, "p-0", namespace="default")).spec.node_name == NODE
         running.nodes[NODE].faults.reservation = NO_FAULT
@@ -105,37 +100,6 @@ async def test_a_share_is_bound_before_the_process_of_its_reservation_runs() -> 
         # The process finds its device told already, and has nothing to write.
         assert told_by(running) == [AGENT]
         assert (await held(running)).is_learned
-        await settled(running)
-
-
-async def test_an_image_that_can_not_be_pulled_does_not_stop_sharing() -> None:
-    async with world() as running:
-        running.nodes[NODE].faults.reservation = UNPULLABLE
-        await running.apply(pods(4, HALF))
-        await anyio.sleep(60)
-        assert [await phase(running, f"p-{i}") for i in range(4)] == ["Running"] * 4
-        assert {reservation.read(pod).phase for pod in await reservations(running)} == {"Pending"}
-        await running.api.delete(PODS, "p-0", namespace="default")
-        await anyio.sleep(5)
-        await running.apply(pods(1, HALF, prefix="q"))
-        await anyio.sleep(10)
-        assert await phase(running, "q-0") == "Running"
-        assert told_by(running) == [AGENT, AGENT]
-        # Without a process ever having run, what is idle goes, and nothing is left.
-        await running.until_idle()
-        await running.clear()
-        assert holds(running.finish())
-
-
-async def test_without_an_agent_it_waits_for_the_image_as_before() -> None:
-    async with world(agents=()) as running:
-        running.nodes[NODE].faults.reservation = UNPULLABLE
-        await running.apply(pods(1, HALF))
-        await anyio.sleep(35)
-        assert (await running.api.get(PODS, "p-0", namespace="default")).spec.node_name == ""
-        running.nodes[NODE].faults.reservation = NO_FAULT
-        await anyio.sleep(300)
-        assert await phase(running, "p-0") == "Running"
         await settled(running)
 
 
@@ -161,25 +125,6 @@ async def test_a_process_that_keeps_failing_closes_its_device_though_kubelet_nam
         await settled(running)
 
 
-async def test_a_reservation_that_is_evicted_before_its_process_ran_is_made_again_and_told_again() -> None:
-    async with world() as running:
-        running.nodes[NODE].faults.reservation = UNPULLABLE
-        await running.apply(pods(2, HALF))
-        await anyio.sleep(10)
-        first = await held(running)
-        assert running.nodes[NODE].evict(first.uid, "The node was low on resource: ephemeral-storage.")
-        await anyio.sleep(30)
-        (again, *guards) = sorted(await reservations(running), key=lambda pod: pod.metadata.name != first.name)
-        now = reservation.read(again)
-        assert now.uid != first.uid
-        assert now.is_told
-        assert now.uuid == kubelets_device(running, now.uid)
-        # Its tenants are on the device that they were given, and somebody holds it for them.
-        assert first.uuid in {now.uuid, *(reservation.read(guard).uuid for guard in guards)}
-        assert [await phase(running, name) for name in ("p-0", "p-1")] == ["Running", "Running"]
-        await settled(running)
-
-
 async def test_a_kubelet_that_is_dead_leaves_what_was_told_and_nobody_joins_there() -> None:
     async with world("2x1x80GiB", agents=("node-0", "node-1")) as running:
         for kubelet in running.nodes.kubelets.values():
@@ -197,29 +142,6 @@ async def test_a_kubelet_that_is_dead_leaves_what_was_told_and_nobody_joins_ther
         assert await phase(running, "q-0") == "Running"
         assert len(await reservations(running)) == 1
         await settled(running)
-
-
-async def test_another_device_that_kubelet_gives_before_the_process_ran_is_told_and_closes_both() -> None:
-    """Kubelet lost its checkpoint while the image was pulled: the tenants stay, and somebody holds their device."""
-    async with world("1x4x80GiB") as running:
-        kubelet = running.nodes[NODE]
-        kubelet.faults.reservation = UNPULLABLE
-        await running.apply(pods(1, HALF))
-        await anyio.sleep(5)
-        first = await held(running)
-        kubelet.intake.lose_checkpoint_of(first.uid)
-        others = [device for device in kubelet.devices if device.uuid != first.uuid]
-        kubelet.intake.manager.order = (*others, *kubelet.intake.manager.order)
-        assert kubelet.intake.allocate_again(first.uid)
-        await anyio.sleep(40)
-        there = [reservation.read(pod) for pod in await reservations(running)]
-        now = next(one for one in there if one.uid == first.uid)
-        assert now.uuid == kubelets_device(running, first.uid) != first.uuid
-        assert first.uuid in {one.uuid for one in there}
-        await running.apply(pods(1, HALF, prefix="q"))
-        await anyio.sleep(10)
-        assert await phase(running, "q-0") == "Running"
-        assert all(not one.is_told or one.uuid == kubelets_device(running, one.uid) for one in there)
 
 
 async def test_a_device_that_kubelet_took_from_its_reservation_is_not_given_to_a_stranger() -> None:
@@ -248,30 +170,6 @@ def strangers(running: World) -> list[str]:
     return [found.text for found in running.checker.findings.found.values()]
 
 
-async def test_the_process_that_tells_another_device_overwrites_and_is_a_loss_like_any() -> None:
-    async with world("1x4x80GiB") as running:
-        kubelet = running.nodes[NODE]
-        kubelet.faults.reservation = UNPULLABLE
-        await running.apply(pods(1, HALF))
-        await anyio.sleep(5)
-        first = await held(running)
-        running.agents.of[NODE].faults.is_down = True
-        kubelet.intake.lose_checkpoint_of(first.uid)
-        others = [device for device in kubelet.devices if device.uuid != first.uuid]
-        kubelet.intake.manager.order = (*others, first_device(running, first.uuid))
-        assert kubelet.intake.allocate_again(first.uid)
-        kubelet.faults.reservation = NO_FAULT
-        await anyio.sleep(60)
-        there = {one.group: one for one in map(reservation.read, await reservations(running))}
-        assert there[first.group].uuid == kubelets_device(running, first.uid) != first.uuid
-        assert told_by(running)[:2] == [AGENT, "reservation"]
-        # A guard holds the device that the tenant is on; nobody else comes to either.
-        guard = next(one for group, one in there.items() if one.uuid == first.uuid)
-        assert guard.book is not None
-        assert not guard.book.entries
-        assert await phase(running, "p-0") == "Running"
-
-
 def first_device(running: World, uuid: str) -> Device:
     return next(device for device in running.nodes[NODE].devices if device.uuid == uuid)
 
@@ -282,28 +180,6 @@ async def vanish(running: World, one: Reservation) -> None:
     where = {"namespace": names.RESERVATION_NAMESPACE}
     await lawless.patch(PODS, one.name, {"metadata": {"finalizers": None}}, **where)
     await lawless.delete(PODS, one.name, grace_s=0, **where)
-
-
-# --- a late patch ----------------------------------------------------------------------------------------------------
-async def test_a_patch_that_lands_after_its_reservation_was_made_again_changes_nothing() -> None:
-    async with world() as running:
-        running.nodes[NODE].faults.reservation = UNPULLABLE
-        await running.apply(pods(1, HALF))
-        await anyio.sleep(5)
-        first = await held(running)
-        running.agents.of[NODE].faults.slow_s = 20.0
-        await vanish(running, first)
-        await anyio.sleep(10)
-        second = await held(running)
-        assert (second.name, second.is_told) == (first.name, False)
-        await vanish(running, second)
-        await anyio.sleep(15)
-        patches = [entry.code for entry in running.server.audit if (entry.user, entry.verb) == (AGENT, "patch")]
-        assert patches == [200, 409]
-        there = [reservation.read(pod) for pod in await reservations(running)]
-        assert all(one.uuid in {"", kubelets_device(running, one.uid)} for one in there)
-        running.agents.of[NODE].faults.slow_s = 0.0
-        await settled(running)
 
 
 # --- an agent that is wrong ------------------------------------------------------------------------------------------
@@ -347,3 +223,47 @@ async def test_an_identity_that_was_taken_over_from_a_predecessor_is_found() -> 
 
 async def test_where_a_reservation_is_told_what_is_its_own_no_stranger_gets_the_device() -> None:
     assert await forced(PRODUCT) == []
+
+
+async def test_another_device_that_kubelet_gives_before_the_process_ran_is_told_and_closes_both() -> None:
+    """Kubelet lost its checkpoint while the image was pulled: the tenants stay, and somebody holds their device."""
+    async with world("1x4x80GiB") as running:
+        kubelet = running.nodes[NODE]
+        kubelet.faults.reservation = UNPULLABLE
+        await running.apply(pods(1, HALF))
+        await anyio.sleep(5)
+        first = await held(running)
+        kubelet.intake.lose_checkpoint_of(first.uid)
+        others = [device for device in kubelet.devices if device.uuid != first.uuid]
+        kubelet.intake.manager.order = (*others, *kubelet.intake.manager.order)
+        assert kubelet.intake.allocate_again(first.uid)
+        await anyio.sleep(40)
+        there = [reservation.read(pod) for pod in await reservations(running)]
+        now = next(one for one in there if one.uid == first.uid)
+        assert now.uuid == kubelets_device(running, first.uid) != first.uuid
+        assert first.uuid in {one.uuid for one in there}
+        await running.apply(pods(1, HALF, prefix="q"))
+        await anyio.sleep(10)
+        assert await phase(running, "q-0") == "Running"
+        assert all(not one.is_told or one.uuid == kubelets_device(running, one.uid) for one in there)
+
+
+async def test_a_patch_that_lands_after_its_reservation_was_made_again_changes_nothing() -> None:
+    async with world() as running:
+        running.nodes[NODE].faults.reservation = UNPULLABLE
+        await running.apply(pods(1, HALF))
+        await anyio.sleep(5)
+        first = await held(running)
+        running.agents.of[NODE].faults.slow_s = 20.0
+        await vanish(running, first)
+        await anyio.sleep(10)
+        second = await held(running)
+        assert (second.name, second.is_told) == (first.name, False)
+        await vanish(running, second)
+        await anyio.sleep(15)
+        patches = [entry.code for entry in running.server.audit if (entry.user, entry.verb) == (AGENT, "patch")]
+        assert patches == [200, 409]
+        there = [reservation.read(pod) for pod in await reservations(running)]
+        assert all(one.uuid in {"", kubelets_device(running, one.uid)} for one in there)
+        running.agents.of[NODE].faults.slow_s = 0.0
+        await settled(running)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
@@ -9,24 +8,21 @@ import pytest
 from kube.client.resources import CONFIG_MAPS, NODES, PODS
 from simulator.apiserver.calls import Call
 from simulator.apiserver.faults import NOTHING, Fault
+from simulator.apiserver.types import ResourceType
 from simulator.nodes import node_object
 from simulator.nodes.containers import EXIT_CODE, RUN_S
 from simulator.nodes.device_manager import Checkpoints
-from simulator.nodes.ground_truth import Freed, Refused, Started, Stopped
+from simulator.nodes.ground_truth import Freed, Started, Stopped
 from simulator.nodes.node_set import NodeSet, NotSimulated
 from simulator.nodes.shape import KubeletSettings, NodeShape, ReservationFault
-from tests.conftest import AnyioBackend
 from tests.simulator.machines import NAMESPACE, Machines, bound, machines, reservation
 from wire import names
 from wire.core import Binding, ObjectMeta, ObjectReference, Pod
 
+VIRTUAL_TIME = True
+
 FIELD = "moorage.dev/visible-devices.c0"
 RESERVED = names.RESERVATION_NAMESPACE
-
-
-@pytest.fixture(scope="module")
-def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
-    return virtual_anyio_backend
 
 
 def state_of(pod: Pod, container: str = "main") -> str:
@@ -36,46 +32,6 @@ def state_of(pod: Pod, container: str = "main") -> str:
     if state.waiting:
         return str(state.waiting["reason"])
     return "Running" if state.running else "Terminated"
-
-
-async def test_a_bound_pod_runs_and_sees_the_devices_that_it_was_given() -> None:
-    async with machines() as m:
-        pod = await m.create(bound("p", gpus=1))
-        await anyio.sleep(5)
-        assert (await m.pod("p")).status.phase == "Running"
-        assert m.seen(pod) == {"main": (0,)}
-
-
-async def test_a_device_that_is_not_there_is_refused_in_the_device_managers_words() -> None:
-    async with machines() as m:
-        for name in ("p", "q", "r"):
-            await m.create(bound(name, gpus=1))
-        await anyio.sleep(5)
-        refused = await m.pod("r")
-        assert (refused.status.phase, refused.status.reason) == ("Failed", "UnexpectedAdmissionError")
-        assert refused.status.message == (
-            "Pod was rejected: Allocate failed due to requested number of devices unavailable for nvidia.com/gpu. "
-            "Requested: 1, Available: 0, which is unexpected"
-        )
-        assert [(await m.pod(name)).status.phase for name in ("p", "q")] == ["Running", "Running"]
-
-
-@pytest.mark.parametrize(
-    ("shape", "manifest", "reason"),
-    [
-        (NodeShape(name="node-0", pods=0), bound("p"), "OutOfpods"),
-        (NodeShape(name="node-0", cpu_milli=500), bound("p", cpu="501m"), "OutOfcpu"),
-        (NodeShape(name="node-0"), bound("p", nodeSelector={"zone": "b"}), "NodeAffinity"),
-        (NodeShape(name="node-0"), bound("p", annotations={RUN_S: "long"}), "MalformedWork"),
-    ],
-)
-async def test_what_the_node_cannot_take_fails(shape: NodeShape, manifest: dict[str, Any], reason: str) -> None:
-    async with machines(shapes=[shape]) as m:
-        pod = await m.create(manifest)
-        await anyio.sleep(5)
-        assert (await m.pod("p")).status.reason == reason
-        assert m.starts(pod) == []
-        assert [record.reason for record in m.nodes.witness.history if isinstance(record, Refused)] == [reason]
 
 
 SLICE = "nvidia.com/mig-1g.10gb"
@@ -170,6 +126,23 @@ async def test_an_annotation_is_read_at_each_start_of_the_container() -> None:
         assert m.seen(pod) == {"main": (1,)}
 
 
+async def test_a_container_can_be_killed_as_soon_as_it_is_seen_to_run() -> None:
+    async with machines() as m:
+        pod = await m.create(bound("p"))
+        killed: list[str] = []
+
+        def kill(kind: ResourceType, written: bytes, _is_there: bool) -> None:
+            if kind.plural == "pods" and b'"running"' in written and not killed:
+                killed.append(pod.metadata.uid)
+                m.nodes["node-0"].kill(pod.metadata.uid)
+
+        m.server.listen(kill)
+        await anyio.sleep(5)
+        counts = [each.restart_count for each in (await m.pod("p")).status.container_statuses or ()]
+        assert (killed, counts) == ([pod.metadata.uid], [1])
+        assert state_of(await m.pod("p")) == "Running"
+
+
 async def test_an_unknown_device_keeps_the_container_from_starting() -> None:
     async with machines() as m:
         env = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "GPU-of-another-node"}]
@@ -177,43 +150,6 @@ async def test_an_unknown_device_keeps_the_container_from_starting() -> None:
         await anyio.sleep(5)
         assert (await m.pod("p")).status.phase == "Failed"
         assert m.starts(pod) == []
-
-
-@pytest.mark.parametrize(
-    ("policy", "code", "phase", "runs"),
-    [
-        ("Never", "0", "Succeeded", 1),
-        ("Never", "3", "Failed", 1),
-        ("OnFailure", "0", "Succeeded", 1),
-        ("OnFailure", "3", "Running", 2),
-        ("Always", "0", "Running", 2),
-    ],
-)
-async def test_a_container_that_ends_is_restarted_by_its_policy(policy: str, code: str, phase: str, runs: int) -> None:
-    async with machines() as m:
-        pod = await m.create(bound("p", annotations={RUN_S: "5", EXIT_CODE: code}, restartPolicy=policy))
-        await anyio.sleep(9)
-        assert (await m.pod("p")).status.phase == phase
-        assert len(m.starts(pod)) == runs
-
-
-async def test_a_back_off_begins_when_a_container_has_ended_for_the_second_time() -> None:
-    async with machines() as m:
-        pod = await m.create(bound("p", annotations={RUN_S: "1", EXIT_CODE: "1"}))
-        await anyio.sleep(3.5)
-        assert (len(m.starts(pod)), state_of(await m.pod("p"))) == (2, "CrashLoopBackOff")
-        await anyio.sleep(12)
-        assert len(m.starts(pod)) == 3
-
-
-async def test_init_containers_run_first_one_by_one_and_lend_their_devices() -> None:
-    amounts = {"limits": {"nvidia.com/gpu": "2"}}
-    inits = [{"name": "first", "image": "i", "resources": amounts}, {"name": "second", "image": "i"}]
-    async with machines() as m:
-        pod = await m.create(bound("p", gpus=2, initContainers=inits))
-        await anyio.sleep(5)
-        assert m.starts(pod) == ["first", "second", "main"]
-        assert m.seen(pod) == {"first": (0, 1), "second": (), "main": (0, 1)}
 
 
 async def test_a_failed_init_container_fails_a_pod_that_is_never_restarted() -> None:
@@ -230,10 +166,10 @@ async def test_a_sidecar_runs_beside_the_work_and_does_not_keep_the_pod_from_end
     async with machines() as m:
         pod = await m.create(bound("p", initContainers=[sidecar], restartPolicy="Never", annotations={RUN_S: "3"}))
         await anyio.sleep(2)
-        assert {record.container for record in m.nodes.witness.running} == {"aside", "main"}
+        assert {record.container for record in m.nodes.ground_truth.running} == {"aside", "main"}
         await anyio.sleep(5)
         assert (await m.pod("p")).status.phase == "Succeeded"
-        assert m.nodes.witness.running == ()
+        assert m.nodes.ground_truth.running == ()
         assert m.starts(pod) == ["aside", "main"]
 
 
@@ -245,11 +181,11 @@ async def test_deletion_stops_the_containers_first_and_frees_the_devices_before_
         await m.api.delete(PODS, "p", namespace=NAMESPACE)
         await anyio.sleep(10)
         assert await m.exists("p")
-        assert [record.pod_uid for record in m.nodes.witness.running] == [pod.metadata.uid]
+        assert [record.pod_uid for record in m.nodes.ground_truth.running] == [pod.metadata.uid]
         await anyio.sleep(15)
         assert not await m.exists("p")
-        (stopped,) = [record for record in m.nodes.witness.history if isinstance(record, Stopped)]
-        (freed,) = [record for record in m.nodes.witness.history if isinstance(record, Freed)]
+        (stopped,) = [record for record in m.nodes.ground_truth.history if isinstance(record, Stopped)]
+        (freed,) = [record for record in m.nodes.ground_truth.history if isinstance(record, Freed)]
         assert stopped.at_s <= freed.at_s == pytest.approx(25, abs=1)
 
 
@@ -261,31 +197,6 @@ async def test_a_grace_period_shorter_than_the_stop_cuts_it() -> None:
         await m.api.delete(PODS, "p", namespace=NAMESPACE)
         await anyio.sleep(4)
         assert not await m.exists("p")
-
-
-@pytest.mark.parametrize(("grace_s", "phase", "running"), [(0, "Running", 2), (30, "Failed", 1)])
-async def test_a_forced_deletion_frees_the_device_before_its_program_has_ended(
-    grace_s: int, phase: str, running: int
-) -> None:
-    settings = KubeletSettings(shuffle_devices=False, image_visible_devices="", stop_s=20)
-    async with machines(["1x1x1GiB"], settings=settings) as m:
-        await m.create(bound("p", gpus=1))
-        await anyio.sleep(5)
-        await m.api.delete(PODS, "p", namespace=NAMESPACE, grace_s=grace_s)
-        await m.create(bound("q", gpus=1))
-        await anyio.sleep(0.8)
-        assert (await m.pod("q")).status.phase == phase
-        assert len(m.nodes.witness.running) == running
-
-
-async def test_a_pod_that_ended_frees_its_device_for_the_next() -> None:
-    async with machines(["1x1x1GiB"]) as m:
-        await m.create(bound("p", gpus=1, annotations={RUN_S: "3"}, restartPolicy="Never"))
-        await anyio.sleep(10)
-        pod = await m.create(bound("q", gpus=1))
-        await anyio.sleep(5)
-        assert ((await m.pod("p")).status.phase, (await m.pod("q")).status.phase) == ("Succeeded", "Running")
-        assert m.seen(pod) == {"main": (0,)}
 
 
 async def test_images_that_set_all_show_all_unless_the_pod_says_otherwise() -> None:
@@ -422,22 +333,9 @@ async def test_a_dead_node_runs_nothing_and_says_nothing() -> None:
         before = m.server.resource_version
         await m.create(bound("q"))
         await anyio.sleep(600)
-        assert m.nodes.witness.running == ()
+        assert m.nodes.ground_truth.running == ()
         assert m.server.resource_version == before + 1
         assert (await m.pod("p")).status.phase == "Running"
-
-
-async def test_after_a_reboot_pods_run_again_on_the_devices_of_the_checkpoint() -> None:
-    async with machines() as m:
-        pods = [await m.create(bound(name, gpus=1)) for name in ("p", "q")]
-        await anyio.sleep(5)
-        m.nodes["node-0"].die()
-        await anyio.sleep(60)
-        m.nodes["node-0"].boot()
-        await anyio.sleep(5)
-        assert [m.seen(pod) for pod in pods] == [{"main": (0,)}, {"main": (1,)}]
-        restarts = [status.restart_count for status in (await m.pod("p")).status.container_statuses or ()]
-        assert restarts == [1]
 
 
 async def test_a_node_that_lost_its_disk_gives_devices_out_anew() -> None:
@@ -449,7 +347,7 @@ async def test_a_node_that_lost_its_disk_gives_devices_out_anew() -> None:
         m.nodes["node-0"].die()
         m.nodes["node-0"].boot(forget_devices=True)
         await anyio.sleep(5)
-        runs = [record for record in m.nodes.witness.history if isinstance(record, Started)]
+        runs = [record for record in m.nodes.ground_truth.history if isinstance(record, Started)]
         assert len(runs) == 2
         assert m.seen(pod) != before
 
@@ -475,7 +373,7 @@ async def test_a_frozen_node_goes_on_working_and_catches_up_later() -> None:
         late = await m.create(bound("q"))
         await anyio.sleep(60)
         assert ((await m.pod("p")).status.phase, m.starts(late)) == ("Running", [])
-        assert m.nodes.witness.running == ()
+        assert m.nodes.ground_truth.running == ()
         m.nodes["node-0"].thaw()
         await anyio.sleep(5)
         assert [(await m.pod(name)).status.phase for name in ("p", "q")] == ["Succeeded", "Running"]
@@ -502,6 +400,16 @@ async def test_a_node_tells_that_it_is_simulated_and_takes_pods_by_every_label_t
         await m.create(bound("picky", nodeSelector=dict(labels)))
         await anyio.sleep(5)
         assert (await m.pod("picky")).status.phase == "Running"
+
+
+async def test_a_label_that_an_administrator_adds_to_a_node_counts_for_its_pods() -> None:
+    async with machines(["1x0"]) as m:
+        await m.api.patch(NODES, "node-0", {"metadata": {"labels": {"example.com/flavor": "a"}}})
+        await m.create(bound("picky", nodeSelector={"example.com/flavor": "a"}))
+        await m.create(bound("other", nodeSelector={"example.com/flavor": "b"}))
+        await anyio.sleep(5)
+        assert (await m.pod("picky")).status.phase == "Running"
+        assert (await m.pod("other")).status.reason == "NodeAffinity"
 
 
 async def test_a_tainted_node_keeps_its_taint_when_it_comes_again_and_loses_it_when_told() -> None:
@@ -624,5 +532,5 @@ async def test_an_end_is_cut_short_by_less_grace(again: int | None, ended_after_
         if again is not None:
             await m.api.delete(PODS, "p", namespace=NAMESPACE, grace_s=again)
         await anyio.sleep(60)
-        (stopped,) = [record for record in m.nodes.witness.history if isinstance(record, Stopped)]
+        (stopped,) = [record for record in m.nodes.ground_truth.history if isinstance(record, Stopped)]
         assert round(stopped.at_s - began, 3) == ended_after_s

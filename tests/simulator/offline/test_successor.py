@@ -18,8 +18,7 @@ SETTINGS = Settings()
 
 
 @pytest.mark.parametrize(
-    "asked",
-    [{"gpus": 2}, {"fraction": "0.5"}, {"mem": 8000}, {"cpu": "2"}, {"spec": {"nodeSelector": {"zone": "a"}}}],
+    "asked", [{"gpus": 2}, {"fraction": "0.5"}, {"mem": 8000}, {"cpu": "2"}, {"spec": {"nodeSelector": {"zone": "a"}}}]
 )
 def test_a_successor_asks_what_the_first_asked(asked: dict[str, Any]) -> None:
     first = pod("p", owner=JOB, **asked)
@@ -39,12 +38,7 @@ def test_a_pod_that_is_bound_runs_where_it_was_placed() -> None:
 
 @pytest.mark.parametrize(
     ("owner", "is_made_again", "leaves"),
-    [
-        (None, False, True),
-        (JOB, True, True),
-        (("apps/v1", "DaemonSet"), True, False),
-        (("v1", "Node"), True, False),
-    ],
+    [(None, False, True), (JOB, True, True), (("apps/v1", "DaemonSet"), True, False), (("v1", "Node"), True, False)],
 )
 def test_who_leaves_a_drained_node(owner: tuple[str, str] | None, is_made_again: bool, leaves: bool) -> None:
     made = pod("p", owner=owner)

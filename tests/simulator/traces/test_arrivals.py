@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from simulator.traces.arrivals import arrivals
-from simulator.traces.trace import Trace
 from tests.simulator.traces.made_up import trace
 
 pytestmark = pytest.mark.thorough
@@ -25,16 +24,3 @@ def test_all_of_the_trace_comes_first_and_then_pods_that_are_drawn() -> None:
     order = arrivals(made, 42, load_percent=300)
     assert sorted(pod.name for pod in order.pods[:30]) == [pod.name for pod in made.pods]
     assert len({pod.name for pod in order.pods}) < len(order.pods)
-
-
-def test_the_order_follows_from_the_seed() -> None:
-    made = trace(10, 50)
-    assert arrivals(made, 1, load_percent=90) == arrivals(made, 1, load_percent=90)
-    assert arrivals(made, 1, load_percent=90) != arrivals(made, 2, load_percent=90)
-
-
-def test_without_pods_that_ask_for_gpus_nothing_is_drawn() -> None:
-    made = trace(5, 60)
-    without = Trace(nodes=made.nodes, pods=tuple(pod for pod in made.pods if not pod.ask.gpus))
-    assert len(arrivals(without, 1, load_percent=130).pods) == len(without.pods) > 0
-    assert arrivals(Trace(nodes=made.nodes, pods=()), 1, load_percent=130).pods == ()

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from simulator.traces import trace
+from simulator.traces.arrivals import GoRandom
+from simulator.traces.tally import Point, at_load, load_curve
 from simulator.traces.trace import Ask, MalformedTrace, TraceNode, TracePod
 
 pytestmark = pytest.mark.thorough
@@ -94,3 +96,44 @@ def test_a_small_file_that_unpacks_to_very_much_is_refused(tmp_path: Path) -> No
     path.write_bytes(lzma.compress(_HEAD.encode() + b"x" * (1 << 20)))
     with pytest.raises(MalformedTrace, match=r"characters|field larger"):
         trace.read_pods(path)
+
+
+# Go's generator, by draws that are known.
+
+
+def test_the_first_draws_of_seed_one_are_those_that_every_gopher_knows() -> None:
+    rng = GoRandom(1)
+    assert [rng.below(100) for _ in range(10)] == [81, 87, 47, 59, 81, 18, 25, 40, 56, 0]
+
+
+def test_the_first_numbers_of_seed_one() -> None:
+    rng = GoRandom(1)
+    assert [rng.int63() for _ in range(2)] == [5577006791947779410, 8674665223082153551]
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 1_024])
+def test_an_order_has_each_once_and_differs_by_seed(count: int) -> None:
+    drawn = GoRandom(5).permutation(count)
+    assert sorted(drawn) == list(range(count))
+    shuffled = list(range(count))
+    GoRandom(5).shuffle(shuffled)
+    assert sorted(shuffled) == list(range(count))
+    assert count < 7 or (drawn != shuffled and drawn != GoRandom(6).permutation(count))
+
+
+# GPUs in use by load.
+
+
+def test_a_point_is_the_mean_over_the_arrivals_of_its_load() -> None:
+    # of 10,000: 1.49 and 1.5 round to 1 and 2 percent
+    curve = load_curve([149, 150, 240, 300], [149, 150, 150, 210], 10_000)
+    assert curve == (Point(1, 149), Point(2, 150), Point(3, 210))
+    assert curve[0].used_percent == 1.49
+
+
+def test_a_load_that_nobody_brought_is_read_beside() -> None:
+    curve = load_curve([100, 500], [100, 400], 1_000)
+    assert at_load(curve, 10) == at_load(curve, 9) == Point(10, 1_000)
+    assert at_load(curve, 50) == Point(50, 4_000)
+    assert at_load(curve, 30) is None
+    assert at_load((), 30) is None

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections import Counter
+from itertools import count
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from gpu.bind_request import PlannedDevice
+from gpu.share import NANO_PER_DEVICE
+from scheduler.core.cluster import Cluster
+from scheduler.core.model.settings import Settings
+from simulator.clock import VirtualClock
 from simulator.traces import trace as reading
 from simulator.traces.arrivals import Arrivals, arrivals
-from simulator.traces.records import REPLAYED, Records, node_name
-from simulator.traces.replay import PricesFrom, replay
+from simulator.traces.full import replay_in_full
+from simulator.traces.records import REPLAYED, Records, SharedDevices, node_name, node_record
+from simulator.traces.replay import NoLifetimes, PricesFrom, churn, replay
 from simulator.traces.tally import Run, Strategies, at_load
-from simulator.traces.trace import Ask, Trace
+from simulator.traces.trace import Ask, Trace, TraceNode
 from tests.simulator.traces.made_up import trace
+
+VIRTUAL_TIME = True
 
 pytestmark = pytest.mark.thorough
 
@@ -120,3 +131,88 @@ def test_the_public_trace_gives_the_published_figures(
     assert found is not None
     assert used_e4 is None or found.used_e4 == used_e4
     assert strategies.gpu != "priced" or found.used_e4 >= 9_620
+
+
+# Pods that come and go on a full cluster.
+
+
+def _living(nodes: int, *, lived_s: tuple[int, ...]) -> Trace:
+    made = trace(nodes, 120)
+    pods = (msgspec.structs.replace(pod, lived_s=lived_s[i % len(lived_s)]) for i, pod in enumerate(made.pods))
+    return Trace(nodes=made.nodes, pods=tuple(pods))
+
+
+@pytest.mark.parametrize("strategy", ["binpack", "priced"])
+def test_a_full_cluster_stays_as_full_as_it_can_and_its_ledger_right(strategy: str) -> None:
+    made = _living(12, lived_s=(100, 1_000, 50_000))
+    run = churn(made, Strategies(strategy, strategy), seed=1, load_percent=130, arrivals=400)
+    assert run.differences == ()
+    assert run.arrived == 200
+    assert 0 < run.lost < 200
+    assert 60 < run.used_percent <= 100
+
+
+def test_an_idle_cluster_loses_nobody_and_is_used_as_much_as_is_asked() -> None:
+    made = _living(30, lived_s=(1_000,))
+    run = churn(made, Strategies("priced", "priced"), seed=1, load_percent=20, arrivals=1_000)
+    assert run.lost == 0
+    assert run.used_percent == pytest.approx(20, abs=3)
+
+
+def test_a_trace_without_lifetimes_is_refused() -> None:
+    with pytest.raises(NoLifetimes, match="creation_time, deletion_time"):
+        churn(trace(4, 20), Strategies("priced", "priced"), seed=1, load_percent=110, arrivals=5)
+
+
+# A trace through API server, admission, scheduler and binder: the same placements as on records.
+
+
+@pytest.mark.parametrize(
+    "strategies",
+    [Strategies("binpack", "binpack"), Strategies("priced", "priced"), Strategies("spread", "priced"),
+     Strategies("best-fit", "best-fit")],
+    ids=str,
+)  # fmt: skip
+async def test_the_whole_of_moorage_places_a_trace_as_records_do(strategies: Strategies) -> None:
+    await _same(trace(8, 60, has_models=True), strategies, seed=7)
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(1_200)
+@pytest.mark.skipif(not _PUBLIC, reason="MOORAGE_TRACES names no folder with the public traces")
+async def test_a_tenth_of_the_public_trace_is_placed_as_on_records() -> None:
+    folder = Path(_PUBLIC)
+    public = Trace(nodes=reading.openb_nodes(folder), pods=reading.openb_pods(folder, "default"))
+    await _same(public.part(10), Strategies("priced", "priced"), seed=42)
+
+
+async def _same(made: Trace, strategies: Strategies, *, seed: int) -> None:
+    order = arrivals(made, seed, load_percent=130)
+    on_records, in_full = dict[int, str](), dict[int, str]()
+    expected = replay(made, order, strategies, seed=seed, told=on_records.__setitem__)
+    clock = VirtualClock(asyncio.get_running_loop())
+    found = await replay_in_full(made, order, strategies, seed=seed, clock=clock, told=in_full.__setitem__)
+    assert in_full == on_records
+    assert found == expected
+    assert found.lost
+    assert found.differences == ()
+
+
+# Devices that are shared on records.
+
+
+def test_a_device_has_a_reservation_from_its_first_tenant_to_its_last() -> None:
+    cluster, numbers = Cluster(Settings()), count(1)
+    node = node_record(TraceNode(name="n", cpu_milli=1_000, mem_mib=1_000, gpus=1), 0)
+    cluster.replace_nodes([node])
+    shared = SharedDevices(cluster, lambda: str(next(numbers)))
+    half = [PlannedDevice("g", NANO_PER_DEVICE // 2)]
+    first, second = shared.join(half, node.name), shared.join(half, node.name)
+    assert first == second
+    assert (first[0].group, first[0].reservation) == ("g", "r-g")
+    shared.leave(half)
+    assert cluster.pod("r-g") is not None
+    shared.leave(half)
+    assert cluster.pod("r-g") is None
+    with pytest.raises(KeyError):
+        shared.leave(half)

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from tools.mutants.__main__ import all_mutants, equivalents, keys, killed_percent, line, report, sample
-from tools.mutants.sites import Mutant
-from tools.mutants.trying import End, Stage, copied, stages, tried
+from tools.mutants.mutant import End, Mutant, Stage, copied, stages, tried
 
 pytestmark = pytest.mark.thorough
 
@@ -37,9 +36,6 @@ def test_count():
 CONFIGURATION = "[pytest]\nmarkers =\n    cluster:\n    node:\n    helm:\n    browser:\n    thorough:\n"
 
 
-ROOT = Path(__file__).parents[3]
-
-
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     root = tmp_path / "root"
@@ -61,8 +57,7 @@ def found(tree: Path, before: str) -> Mutant:
 
 
 @pytest.mark.parametrize(
-    ("before", "end"),
-    [("number < until", End.FAILED), ("number < 10", End.SURVIVED), ("1", End.FAILED)],
+    ("before", "end"), [("number < until", End.FAILED), ("number < 10", End.SURVIVED), ("1", End.FAILED)]
 )
 def test_a_mutant_is_killed_by_the_tests_of_its_module_or_survives(tree: Path, before: str, end: End) -> None:
     run = stages(tree, "pack/module.py", with_simulation=False)
@@ -79,14 +74,6 @@ def test_tests_that_hang_are_ended(tree: Path) -> None:
     assert tried(tree, found(tree, "number < 10"), [stage]).end is End.HUNG
 
 
-def test_the_tests_of_a_module_are_those_of_its_name_and_those_that_import_it(tree: Path) -> None:
-    (tree / "tests/pack/test_other.py").write_text("from pack import module\n")
-    (tree / "tests/pack/test_far.py").write_text("from pack import modules\n")
-    run = stages(tree, "pack/module.py")
-    assert [stage.name for stage in run] == ["module", "package", "simulation"]
-    assert run[0].paths == ("tests/pack/test_module.py", "tests/pack/test_other.py")
-
-
 @pytest.mark.parametrize(
     ("text", "test"),
     [
@@ -101,25 +88,6 @@ def test_who_killed_a_mutant_is_named(tree: Path, text: str, test: str) -> None:
     (tree / "tests/pack/test_module.py").write_text(text)
     outcome = tried(tree, found(tree, "number < 10"), stages(tree, "pack/module.py", with_simulation=False))
     assert line(outcome).endswith(f": a test failed (module, tests/pack/{test})")
-
-
-def test_a_first_look_is_at_the_tests_of_the_module_and_its_folder() -> None:
-    for path, names in {
-        "scheduler/core/nodes/table.py": ["module", "folder"],
-        "gpu/share.py": ["module", "package"],
-    }.items():
-        assert [stage.name for stage in stages(ROOT, path, near=True)] == names
-
-
-def test_the_server_in_memory_is_held_against_the_contract_too() -> None:
-    paths = {stage.name: stage.paths for stage in stages(ROOT, "simulator/apiserver/pods.py")}
-    assert paths["folder"] == ("tests/simulator/apiserver", "tests/contract")
-    assert paths["package"] == ("tests/simulator",)
-
-
-def test_a_module_without_a_test_file_of_its_name_is_tried_by_those_that_import_it() -> None:
-    module, *_ = stages(ROOT, "scheduler/core/nodes/table.py")
-    assert "tests/scheduler/core/snapshot/test_statement.py" in module.paths
 
 
 def test_a_draw_is_the_same_for_the_same_seed(tree: Path) -> None:
@@ -161,16 +129,3 @@ def test_an_equivalent_mutant_is_known_by_its_code_not_by_its_line(tmp_path: Pat
     entry = '[[equivalent]]\npath = "pack/module.py"\nbefore = "number < 10"\nafter = "(number <= 10)"\nwhy = "w"\n'
     (tmp_path / "e.toml").write_text(entry)
     assert keys(found(tree, "number < 10")) & equivalents(tmp_path / "e.toml")
-
-
-def test_of_equal_pieces_of_code_an_entry_with_a_line_means_the_one_on_it(tmp_path: Path, tree: Path) -> None:
-    mutant = found(tree, "number < 10")
-    for text, is_meant in ((mutant.text, True), ("return other < 10", False)):
-        entry = f'path = "{mutant.path}"\nline = "{text}"\nbefore = "{mutant.before}"\nafter = "{mutant.after}"\n'
-        (tmp_path / "e.toml").write_text(f'[[equivalent]]\n{entry}why = "w"\n')
-        assert bool(keys(mutant) & equivalents(tmp_path / "e.toml")) is is_meant
-
-
-def test_tests_of_the_nearest_folder_come_before_those_of_the_whole_package() -> None:
-    paths = [stage.paths for stage in stages(ROOT, "scheduler/core/nodes/table.py", with_simulation=False)[-2:]]
-    assert paths == [("tests/scheduler/core/nodes",), ("tests/scheduler",)]

@@ -117,7 +117,7 @@ def test_every_row_runs_and_the_emulated_gpu_is_as_expected_where_it_can_be(mach
     assert verdicts["health"] == "not as expected", why
     for name in (
         "driver-limits",
-        "warden-limits",
+        "enforcer-limits",
         "mps-limits",
         "mps-namespaces",
         "placements",
@@ -175,7 +175,7 @@ def test_each_question_about_mps_is_answered_or_said_not_to_have_been_asked(
     assert {question: seen[question] for question in answers} == answers, found["seen"]
     assert seen["a client is listed by the host's PID"] != "no"
     # The stand-in removes all folders at its start.
-    assert seen["folders stay when the daemon starts again"] == "no"
+    assert seen["folders stay when the control daemon starts again"] == "no"
     assert (found["verdict"], code) == ("not as expected", 1)
     assert not any(MPS_STUB.name in line or "mps-control -f" in line for line in commands())
 
@@ -208,7 +208,7 @@ def test_most_rows_need_no_package_but_nvidias(tmp_path: Path) -> None:
         cwd=ROOT, env={"PYTHONPATH": f"{tmp_path}:{ROOT}"}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert modules == {"sampling", "limits", "mpsnamespaces", "wardenlimits"}
+    assert modules == {"sampling", "limits", "mpsnamespaces"}
 
 
 def test_a_row_that_is_not_there_is_refused_with_those_that_are(tmp_path: Path) -> None:

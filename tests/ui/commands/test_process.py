@@ -8,6 +8,7 @@ import pty
 import select
 import subprocess
 import sys
+import termios
 import time
 from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -125,6 +126,25 @@ def test_on_a_terminal_keys_change_what_is_shown_and_end_it() -> None:
         os.close(ours)
         os.close(theirs)
     assert "Traceback" not in rest
+
+
+@pytest.mark.parametrize("width", [60, 100])
+def test_once_on_a_terminal_keeps_to_its_width(width: int) -> None:
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, width))
+    environment = {key: value for key, value in os.environ.items() if key not in {"COLUMNS", "LINES"}}
+    command = [sys.executable, *SIMULATED, "--once"]
+    try:
+        with subprocess.Popen(
+            command, cwd=REPOSITORY, stdin=theirs, stdout=theirs, env={**environment, "NO_COLOR": "1", "TERM": "dumb"}
+        ) as shown:
+            read = _read_until(ours, "1 waiting")
+            assert shown.wait(PATIENCE_S) == 0
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert max(map(len, read.splitlines())) <= width
+    assert "node-1" in read
 
 
 def _read_until(terminal: int, text: str) -> str:

@@ -15,11 +15,9 @@ import pytest
 from kube.serving import serve
 from tests.conftest import AnyioBackend
 from tests.ui.page.reviews import Reviewer
-from ui.explain.client import TOKEN_HEADER
-from ui.explain.explanation import Whole
-from ui.explain.questions import Asked, Unanswered
+from ui.explain.explanation import TOKEN_HEADER, Whole
 from ui.explain.server import MOST_OF_ONE_USER, MOST_QUESTIONS, Answering, Explain, Rights
-from ui.explain.views import GroupView
+from ui.explain.views import Asked, GroupView, Unanswered
 
 PATH = "/explain/pod/team-a/p"
 MAY = frozenset({("get pods", "team-a"), ("get podgroups", "team-a")})

@@ -23,9 +23,8 @@ from runtime.client import Reached
 from runtime.text import BadInput
 from tests.conftest import AnyioBackend
 from tests.ui.explain.test_answering import whole
-from ui.explain.client import TOKEN_HEADER, NoAnswer, NotServed, ask
-from ui.explain.explanation import Whole
-from ui.explain.questions import Asked
+from ui.explain.explanation import TOKEN_HEADER, NoAnswer, NotServed, Whole, ask
+from ui.explain.views import Asked
 
 ANSWER = msgspec.json.encode(whole(Asked(kind="pod", namespace="team-a", name="p")))
 

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from runtime.options.selection import GROUP, POD
-from scheduler.core.model.preemption import Action, FailedClaim, Nomination, Place, RoomFacts, Victim
+from scheduler.conditions.suggestion_messages import suggestion_text
+from scheduler.core.model.preemption import Action, FailedClaim, Nomination, Place, PreemptionFacts, Victim
 from scheduler.core.model.settings import Settings
+from scheduler.core.what_if.explanation import node_explained
+from scheduler.core.what_if.group_changes import Members
+from scheduler.core.what_if.known_ends import KnownEnd, Wait
+from scheduler.core.what_if.node_changes import Ended
+from scheduler.core.what_if.suggestions import Suggestion
 from tests.scheduler.core.nodes.mounting import mounting
-from tests.scheduler.core.objects import (
-    bind_request,
-    claim,
-    cluster,
-    feed,
-    node,
-    pod,
-    pod_group,
-    queue,
-    storage_class,
-)
+from tests.scheduler.core.objects import bind_request, claim, cluster, feed, node, pod, pod_group, queue, storage_class
 from tests.scheduler.core.what_if.given import NO_ROOM
 from ui.explain import explanation, tables
+from ui.explain.tables import node_sheets, node_view
+from ui.explain.views import GroupView, NominationView, PreemptionView, VictimView, suggested_to, without_others
 from ui.queues.count import Known
 from ui.tables import plain
 from wire import names
@@ -44,7 +43,7 @@ def test_a_pod_that_fits_nowhere_has_its_verdict_its_nodes_and_what_helps() -> N
     told = lines(cluster(node(gpus=3), node("n2", 1), pod("other", gpus=1, bound_to="n2"), pod("p", gpus=4)))
     assert told[0].startswith("Pod ns/p waits: no nodes with enough resources were found: 2 node(s) didn't have enough")
     assert told[1] == "1 pod waits in queue default-queue. The oldest pod was created at 2026-01-01T00:00:00Z."
-    assert "2       node(s) didn't have enough resources: GPUs   docs/pending.md#insufficient" in told
+    assert "2       node(s) didn't have enough resources: GPUs   moorage explain reason insufficient" in told
     assert 'request 3 GPUs per pod   --what-if "gpus=3"' in told
 
 
@@ -134,7 +133,7 @@ def test_a_claim_that_failed_keeps_its_pod_from_taking_from_others_and_until_whe
     feed(made, mounting("p", "data", labels=TEAM, priority=50))
     known = made.storage.claims.get(("ns", "data"))
     assert known is not None
-    made.note_room_facts(RoomFacts(version=1, failed_claims={known.uid: FailedClaim(1, WALL_S)}))
+    made.note_preemption_facts(PreemptionFacts(version=1, failed_claims={known.uid: FailedClaim(1, WALL_S)}))
     until = "2027-01-15 08:05:00Z"
     assert f"No pod is evicted for it: one of its claims could not be bound, until {until}." in lines(made)
 
@@ -177,3 +176,90 @@ def test_a_search_that_was_cut_says_so(most: int, unread: list[str]) -> None:
     known = Known(cluster(node(gpus=1), pod("p", gpus=2), settings=NO_ROOM).prepared(0))
     found = explanation.explained(known, explanation.subject(known, POD, "ns", "p"), (), WALL_S, most=most)
     assert list(explanation.not_looked_at(known, found.trying.subject, found)) == unread
+
+
+# What ``explain node`` prints.
+
+
+def nodes_lines(*objects: Any) -> list[str]:
+    found = node_explained(cluster(*objects).prepared(0), "n1", 0)
+    assert found is not None
+    return [line for sheet in node_sheets(node_view(found)) for line in plain(sheet)]
+
+
+def test_a_node_says_what_keeps_pods_off() -> None:
+    told = nodes_lines(node(gpus=1, taints=[("k", "v", "NoSchedule")]), pod("a"), pod("b"))
+    assert told[:2] == ["Node n1 takes pods: 0 of 2 pods that wait would fit here alone.", "Taints: k=v:NoSchedule"]
+    assert told[-1] == "2      node(s) had untolerated taint(s)   moorage explain reason taint"
+
+
+def test_a_reason_with_the_same_words_is_one_line_of_a_node() -> None:
+    selects = pod("p", spec={"nodeSelector": {"zone": "y"}})
+    term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["y"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    affine = [pod(name, spec={"affinity": {"nodeAffinity": required}}) for name in "qr"]
+    found = node_explained(cluster(node("n1"), selects, *affine).prepared(0), "n1", 0)
+    assert found is not None
+    assert [(each.message, each.pods) for each in node_view(found).reasons] == [
+        ("node(s) didn't match Pod's node affinity/selector", 3)
+    ]
+
+
+def test_a_node_that_takes_none_says_so() -> None:
+    assert nodes_lines(node(cordoned=True)) == ["Node n1 is cordoned. No pod waits."]
+    assert nodes_lines(node(ready=False), pod("a"))[0].startswith("Node n1 is not ready: 0 of 1")
+
+
+def test_pods_that_fit_alone_wait_for_something_else() -> None:
+    assert nodes_lines(node(), pod("a"))[0].endswith("; their queue, their gang or other pods keep them waiting.")
+
+
+# Who may not list all pods learns how many pods of others are concerned, and not which.
+
+OURS = VictimView(namespace="ns", name="ours", node="n1")
+THEIRS = VictimView(namespace="secret", name="theirs", node="n1")
+VIEW = GroupView(
+    kind="Pod",
+    namespace="ns",
+    name="p",
+    queue="q",
+    verdict="NoNodeFits",
+    message="it waits",
+    starts=False,
+    preemption=PreemptionView(is_possible=True, message="Pods that may be evicted for it: 2", victims=(OURS, THEIRS)),
+    evictions=(
+        NominationView(
+            rule="reclaim",
+            message="Evicted for secret/theirs (reclaim), 0 of 2 are gone",
+            is_for_this=False,
+            for_group="secret/theirs",
+            victims=(OURS, THEIRS),
+        ),
+    ),
+)
+
+
+def test_pods_of_others_are_counted_and_not_named() -> None:
+    seen = without_others(VIEW)
+    assert b"theirs" not in msgspec.json.encode(seen)
+    assert seen.preemption is not None
+    assert seen.preemption.victims == (OURS,)
+    assert seen.preemption.message == "Pods that may be evicted for it: 2"
+    assert seen.evictions[0].message == "Evicted for another group (reclaim), 0 of 2 are gone"
+    assert seen.evictions[0].victims == (OURS,)
+
+
+def test_changes_that_end_pods_of_others_are_left_out_and_ends_are_not_named() -> None:
+    end = KnownEnd(namespace="secret", name="theirs", at_s=1_800_000_000, by="deadline")
+    helps = [
+        Suggestion((Wait(until_s=1_800_000_000, uids=("u",), ends=(end,)),)),
+        Suggestion((Members(1),)),
+        Suggestion((Ended("theirs", "secret"),)),
+        Suggestion((Ended("ours"),)),
+    ]
+    said = [suggestion_text(each) for each in suggested_to("ns", helps)]
+    assert said == [
+        "wait until 2027-01-15 08:00:00Z, if nothing else changes",
+        "start with 1 pod (minMember: 1)",
+        "end ours",
+    ]

@@ -6,21 +6,17 @@ import anyio
 import pytest
 
 from kube.client.errors import ApiError
-from tests.conftest import AnyioBackend
 from tests.ui.page.reviews import USERS, Reviewer
-from ui.explain.questions import Unanswered
 from ui.explain.server import RIGHTS_HOLD_S, Rights
+from ui.explain.views import Unanswered
+
+VIRTUAL_TIME = True
 
 RIGHTS = {
     "admin": frozenset({("get pods", "team-a"), ("get podgroups", "team-a"), ("pods", "")}),
     "ann": frozenset({("get pods", "team-a")}),
     "bob": frozenset({("pods", "team-a")}),
 }
-
-
-@pytest.fixture(scope="module")
-def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
-    return virtual_anyio_backend
 
 
 async def status(rights: Rights, authorization: str, kind: str = "pod", namespace: str = "team-a") -> int:

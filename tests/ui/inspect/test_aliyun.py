@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tests.scheduler.core.objects import NANO, bound, changed, node, pod, reservation
-from ui.inspect import aliyun
+from ui.commands import inspect
 from ui.inspect.survey import Found, survey
 from ui.inspect.values import Inspection
 from wire import names
@@ -41,7 +41,7 @@ def seen(*further: Pod) -> Inspection:
 
 
 def shown(capsys: pytest.CaptureFixture[str], of: Inspection, **how: Any) -> list[str]:
-    aliyun.show(of, **{"unit": "GiB", "details": False, "output": "table", **how})
+    inspect.show_aliyun(of, **{"unit": "GiB", "details": False, "output": "table", **how})
     return capsys.readouterr().out.splitlines()
 
 
@@ -102,19 +102,12 @@ def test_json_is_that_of_the_inspect_api(capsys: pytest.CaptureFixture[str]) -> 
         "name": "node-b",
         "totalGPU": 14,
         "usedGPU": 4,
-        "devs": [
-            {
-                "id": 0,
-                "totalGPU": 14,
-                "usedGPU": 4,
-                "pods": [{"name": "serve", "namespace": "ns", "usedGPU": 4}],
-            }
-        ],
+        "devs": [{"id": 0, "totalGPU": 14, "usedGPU": 4, "pods": [{"name": "serve", "namespace": "ns", "usedGPU": 4}]}],
     }
 
 
 def test_a_card_of_unknown_memory_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    aliyun.show(survey(Found(nodes=[node(gpus=1)])), unit="GiB", details=False, output="table")
+    inspect.show_aliyun(survey(Found(nodes=[node(gpus=1)])), unit="GiB", details=False, output="table")
     told = capsys.readouterr()
     assert told.out.splitlines()[1].split() == ["n1", "-", "0/0", "0/0"]
     assert told.err == "not known: how much memory the GPUs of n1 have; shown as 0\n"

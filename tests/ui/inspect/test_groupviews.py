@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 import pytest
 
 from tests.scheduler.core.objects import bind_request, changed, changed_group, ended, pod, pod_group
-from ui.inspect.groups import FoundGroups, group_sheets, group_views
+from ui.inspect.groups import group_sheets, group_views
+from ui.inspect.survey import Found
 from ui.inspect.values import PodGroupView
 from ui.tables import plain
 from wire import names
@@ -39,11 +40,13 @@ def succeeded(name: str) -> Pod:
     return ended(runs(name))
 
 
-def views(*objects: Any, asked_for: Sequence[str] = ()) -> list[PodGroupView]:
+def views(*objects: Any, asked_for: Iterable[str] = ()) -> list[PodGroupView]:
     def of(kind: type) -> list[Any]:
         return [each for each in objects if isinstance(each, kind)]
 
-    return group_views(FoundGroups(groups=of(PodGroup), pods=of(Pod), requests=of(BindRequest), asked_for=asked_for))
+    return group_views(
+        Found(groups=of(PodGroup), pods=of(Pod), requests=of(BindRequest), asked_for=frozenset(asked_for))
+    )
 
 
 def one(*objects: Any, **how: Any) -> PodGroupView:

@@ -115,14 +115,7 @@ def test_a_bound_pod_shows_exactly_what_it_was_given_and_how_much_memory_that_is
     card = reservation("g", uuid="GPU-1", mem_mib=24576, book={"uid-t": nano})
     card = changed(card, annotations={**(card.metadata.annotations or {}), names.DEVICE_INDEX: "3"})
     assert only(tenant, card).given == (
-        GivenView(
-            group="g",
-            reservation=card.metadata.name,
-            uuid="GPU-1",
-            index=3,
-            nano=nano,
-            mem_mib=2000,
-        ),
+        GivenView(group="g", reservation=card.metadata.name, uuid="GPU-1", index=3, nano=nano, mem_mib=2000),
     )
 
 

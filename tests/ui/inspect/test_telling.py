@@ -22,7 +22,7 @@ from ui.inspect.tables import (
     unusable_sheets,
 )
 from ui.inspect.values import Inspection, UnusableView
-from ui.tables import Sheet, plain, show
+from ui.tables import Look, Sheet, drawn, plain, show
 from wire import names
 from wire.core import Condition, Node, Pod
 
@@ -151,6 +151,23 @@ def test_pods_that_wait_say_why_in_one_line() -> None:
         "POD    DIALECT   ASKS                        WHY",
         "ns/w   plugin    main: 9 times a whole GPU   Unschedulable: a b; last attempt: DeviceTaken: late",
     ]
+
+
+def test_equal_reasons_of_one_gang_are_said_once_on_a_terminal() -> None:
+    def waits(name: str, group: str, message: str) -> Pod:
+        made = pod(name, fraction="0.5", group=group)
+        said = Condition(type="PodScheduled", status="False", reason="NotReady", message=message)
+        return msgspec.structs.replace(made, status=msgspec.structs.replace(made.status, conditions=[said]))
+
+    found = seen(
+        waits("a", "g", "two lack"), waits("b", "g", "two lack"), waits("c", "g", "one lacks"),
+        waits("d", "h", "one lacks"), waits("e", "", "alone"), waits("f", "", "alone"),
+    )  # fmt: skip
+    for made in (pod_sheets(found), cluster_sheets(found)[-1:]):
+        repeated = [row[-1].repeats for row in made[0].rows]
+        assert repeated == [False, True, False, False, False, False]
+        assert sum("two lack" in line for line in lines(made)) == 2
+        assert sum("two lack" in line for line in drawn(made, 100, Look())) == 1
 
 
 def test_devices_that_take_nobody_say_why() -> None:

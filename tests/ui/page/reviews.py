@@ -11,7 +11,7 @@ import msgspec
 
 from kube.client.api import Api
 from kube.client.retry import Retry
-from kube.client.transport import OBJECT_BYTES, Response
+from kube.client.transport import JSON, OBJECT_BYTES, Response
 
 Rights = frozenset[tuple[str, str]]
 
@@ -38,6 +38,7 @@ class Reviewer:
         query: Mapping[str, str],
         body: bytes | None = None,
         content_type: str = "application/json",
+        accept: str = JSON,
         timeout_s: float,
         most_bytes: int = OBJECT_BYTES,
     ) -> Response:
@@ -61,7 +62,7 @@ class Reviewer:
         return Response(201, {}, msgspec.json.encode({"metadata": {}, "status": status}))
 
     def stream(
-        self, path: str, *, query: Mapping[str, str], timeout_s: float
+        self, path: str, *, query: Mapping[str, str], accept: str = JSON, timeout_s: float
     ) -> AbstractAsyncContextManager[tuple[Response, AsyncIterator[bytes]]]:
         raise AssertionError("nobody watches reviews")
 

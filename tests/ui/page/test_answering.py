@@ -23,7 +23,7 @@ from tests.ui.page.reviews import RIGHTS, USERS, Reviewer
 from tests.ui.page.serving import Served, served
 from ui.inspect.reader import read_cluster
 from ui.inspect.survey import survey
-from ui.page.auth import Reviewed
+from ui.page.auth import TokenReviewAccess
 from ui.page.objects import Objects
 from ui.page.server import HEADERS, PageLimits
 from ui.page.values import EventLine
@@ -244,7 +244,7 @@ async def test_what_cannot_be_read_is_told() -> None:
 
 
 async def test_without_a_token_there_is_the_page_and_nothing_in_it() -> None:
-    access = Reviewed(Reviewer(USERS, RIGHTS).api())
+    access = TokenReviewAccess(Reviewer(USERS, RIGHTS).api())
     async with page(access=access, hosts=None) as (_, made):
         for path in ("/api/state", "/api/changes", "/api/pods/team-a/of-a", "/api/explain/team-a/of-a"):
             async with made.client.get(path) as answer:
@@ -254,7 +254,7 @@ async def test_without_a_token_there_is_the_page_and_nothing_in_it() -> None:
 
 
 async def test_a_reader_is_told_of_his_namespaces_and_of_others_no_name() -> None:
-    access = Reviewed(Reviewer(USERS, RIGHTS).api())
+    access = TokenReviewAccess(Reviewer(USERS, RIGHTS).api())
     async with page(access=access, hosts=None) as (_, made):
         status, state = await asked(made.client, "/api/state", "token-ann")
         assert (status, state["isPartlyHidden"]) == (200, True)
@@ -273,7 +273,7 @@ async def test_a_reader_is_told_of_his_namespaces_and_of_others_no_name() -> Non
 
 async def test_a_stream_ends_when_its_reader_may_see_something_else() -> None:
     server = Reviewer(USERS, RIGHTS)
-    access = Reviewed(server.api(), holds_s=0.5)
+    access = TokenReviewAccess(server.api(), holds_s=0.5)
     async with page(access=access, hosts=None) as (_, made):
         _, state = await asked(made.client, "/api/state", "token-ann")
         headers = {"Authorization": "Bearer token-ann"}
@@ -287,7 +287,7 @@ async def test_a_stream_ends_when_its_reader_may_see_something_else() -> None:
 async def test_where_nobody_can_be_asked_nothing_is_told() -> None:
     server = Reviewer(USERS, RIGHTS)
     server.is_broken = True
-    async with page(access=Reviewed(server.api()), hosts=None) as (_, made):
+    async with page(access=TokenReviewAccess(server.api()), hosts=None) as (_, made):
         status, told = await asked(made.client, "/api/state", "token-admin")
         assert (status, told["error"]) == (503, "the API server can't be asked what you may see")
 
@@ -369,7 +369,7 @@ async def test_an_open_stream_ends_with_the_page_and_is_not_broken_off() -> None
 
 
 async def test_one_user_does_not_take_the_streams_of_others() -> None:
-    access = Reviewed(Reviewer(USERS, RIGHTS).api())
+    access = TokenReviewAccess(Reviewer(USERS, RIGHTS).api())
     async with page(access=access, hosts=None, limits=PageLimits(streams_of_one=1)) as (_, made):
         _, state = await asked(made.client, "/api/state", "token-ann")
         path = f"/api/changes?after={state['id']}"
@@ -381,7 +381,7 @@ async def test_one_user_does_not_take_the_streams_of_others() -> None:
 
 
 async def test_one_user_does_not_take_all_answers() -> None:
-    access = Reviewed(Reviewer(USERS, RIGHTS).api())
+    access = TokenReviewAccess(Reviewer(USERS, RIGHTS).api())
     rng = random.Random(0)
     async with page(access=access, hosts=None, limits=PageLimits(streams_of_one=1)) as (_, made):
         for event in range(500):

@@ -13,17 +13,13 @@ from typing_extensions import override
 from kube.client.errors import Forbidden
 from kube.client.transport import Response
 from runtime.reviews import MOST_READERS
-from tests.conftest import AnyioBackend
 from tests.ui.page.reviews import RIGHTS, USERS, Reviewer
-from ui.page.auth import MOST_NAMESPACES, Open, Reviewed, Turned
-from ui.page.visibility import EVERYTHING, Sight
+from ui.page.auth import MOST_NAMESPACES, Denied, Open, TokenReviewAccess
+from ui.page.values import EVERYTHING, Sight
+
+VIRTUAL_TIME = True
 
 THERE = frozenset({"team-a", "team-b", "team-c"})
-
-
-@pytest.fixture(scope="module")
-def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
-    return virtual_anyio_backend
 
 
 class Unhurried(Reviewer):
@@ -49,18 +45,18 @@ class Unhurried(Reviewer):
 MANY = frozenset(f"ns-{number}" for number in range(200))
 
 
-def reviewed(**settings: float) -> tuple[Reviewed, Reviewer]:
+def reviewed(**settings: float) -> tuple[TokenReviewAccess, Reviewer]:
     server = Reviewer(USERS, RIGHTS)
-    return Reviewed(server.api(), **settings), server
+    return TokenReviewAccess(server.api(), **settings), server
 
 
-async def sight(access: Reviewed, token: str) -> Sight | Turned:
+async def sight(access: TokenReviewAccess, token: str) -> Sight | Denied:
     return await access.sight(f"Bearer {token}", lambda: THERE)
 
 
-async def status(access: Reviewed, authorization: str) -> int:
+async def status(access: TokenReviewAccess, authorization: str) -> int:
     said = await access.sight(authorization, lambda: THERE)
-    return said.status if isinstance(said, Turned) else 200
+    return said.status if isinstance(said, Denied) else 200
 
 
 @pytest.mark.parametrize(
@@ -155,7 +151,7 @@ async def test_on_loopback_nobody_is_asked() -> None:
 
 async def test_a_hundred_pages_of_one_reader_ask_once_and_leave_room_for_others() -> None:
     server = Unhurried()
-    access = Reviewed(server.api())
+    access = TokenReviewAccess(server.api())
     async with anyio.create_task_group() as tasks:
         for _ in range(100):
             tasks.start_soon(access.sight, "Bearer token-bob", lambda: MANY)
@@ -170,7 +166,7 @@ async def test_a_hundred_pages_of_one_reader_ask_once_and_leave_room_for_others(
 async def test_one_user_with_many_tokens_leaves_room_for_others() -> None:
     server = Unhurried()
     server.users |= {f"bob-{number}": "bob" for number in range(20)}
-    access = Reviewed(server.api())
+    access = TokenReviewAccess(server.api())
     async with anyio.create_task_group() as tasks:
         for number in range(20):
             tasks.start_soon(access.sight, f"Bearer bob-{number}", lambda: MANY)
@@ -182,7 +178,7 @@ async def test_one_user_with_many_tokens_leaves_room_for_others() -> None:
 
 async def test_who_is_known_does_not_wait_behind_tokens_of_nobody_and_is_not_forgotten_for_them() -> None:
     server = Unhurried()
-    access = Reviewed(server.api(), holds_s=20.0)
+    access = TokenReviewAccess(server.api(), holds_s=20.0)
     assert await access.sight("Bearer token-admin", lambda: MANY) == EVERYTHING
     async with anyio.create_task_group() as tasks:
         for number in range(5000):
@@ -197,9 +193,9 @@ async def test_who_is_known_does_not_wait_behind_tokens_of_nobody_and_is_not_for
 
 async def test_where_the_page_that_asked_has_gone_the_next_one_asks() -> None:
     server = Unhurried()
-    access = Reviewed(server.api())
+    access = TokenReviewAccess(server.api())
     first = anyio.CancelScope()
-    seen: list[Sight | Turned] = []
+    seen: list[Sight | Denied] = []
 
     async def ask(scope: anyio.CancelScope) -> None:
         with scope:
@@ -218,7 +214,7 @@ async def test_where_the_page_that_asked_has_gone_the_next_one_asks() -> None:
 async def test_those_who_wait_for_an_answer_are_told_of_its_failure_too() -> None:
     server = Unhurried()
     server.is_broken = True
-    access = Reviewed(server.api())
+    access = TokenReviewAccess(server.api())
     failed: list[Exception] = []
 
     async def ask() -> None:

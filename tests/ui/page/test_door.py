@@ -181,6 +181,7 @@ async def test_who_does_not_read_the_state_is_let_go(tmp_path: Path) -> None:
         await anyio.aclose_forcefully(idle)
 
 
+@pytest.mark.thorough
 async def test_who_reads_slowly_gets_it_all(tmp_path: Path) -> None:
     """In more time than is given to a piece of it."""
     page = Page(tmp_path, kib=1500, unread_s=2.5)

@@ -14,14 +14,21 @@ from runtime.text import BadInput
 from tests.conftest import AnyioBackend
 from tests.scheduler.core.objects import node, pod, queue
 from tests.ui.explain.test_answering import whole
-from ui.explain.client import NoAnswer, NotServed
-from ui.explain.explanation import Whole
-from ui.explain.questions import Asked, Unanswered
-from ui.page.counts import NOT_KEPT, Listed, counted, listed
-from ui.page.explanations import MOST_OF_ONE_USER, MOST_QUESTIONS, PageExplains, Question, explained
+from ui.explain.explanation import NoAnswer, NotServed, Whole
+from ui.explain.views import Asked, Unanswered
+from ui.page.explanations import (
+    MOST_OF_ONE_USER,
+    MOST_QUESTIONS,
+    NOT_KEPT,
+    Listed,
+    PageExplains,
+    Question,
+    counted,
+    explained,
+    listed,
+)
 from ui.page.objects import Objects
-from ui.page.values import Explanation
-from ui.page.visibility import EVERYTHING, Sight
+from ui.page.values import EVERYTHING, Explanation, Sight
 from wire import names
 
 WALL_S = 1_767_225_610

@@ -9,7 +9,6 @@ from typing import Any
 
 import anyio
 import msgspec
-import pytest
 
 from kube.client.api import Api
 from kube.client.clock import SystemClock
@@ -17,17 +16,13 @@ from kube.client.resources import EVENTS, NODES, PODS
 from kube.client.retry import Retry
 from kube.client.transport import Response, Transport
 from simulator.apiserver.server import MemoryApiServer
-from tests.conftest import AnyioBackend
 from tests.ui.page.test_answering import plain_node, plain_pod
 from tests.ui.page.test_frames import drawn
 from ui.page.objects import MOST_EVENTS, Objects
 from ui.page.stream import UNKNOWN, Frames
 from ui.page.watch import Following
 
-
-@pytest.fixture(scope="module")
-def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
-    return virtual_anyio_backend
+VIRTUAL_TIME = True
 
 
 def event(name: str, at: str) -> dict[str, Any]:

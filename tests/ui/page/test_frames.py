@@ -16,15 +16,17 @@ from tests.scheduler.core.objects import NANO, bind_request, bound, changed, end
 from tests.whole import seeds
 from ui.inspect.survey import Found, survey
 from ui.inspect.values import UnusableView
+from ui.page.auth import Denied
 from ui.page.drawing import draw_event, draw_waiting, pod_line, with_link
 from ui.page.objects import MOST_EVENTS, Objects, kept, kept_queue
-from ui.page.stream import MOST_FRAMES, MOST_LINES, Frames
+from ui.page.server import accepts_gzip, turned
+from ui.page.stream import MOST_FRAMES, MOST_LINES, UNKNOWN, Frames
 from ui.page.values import Changes, EventLine, NodeCard, PodLine, PodPath, QueueLine
 from wire import names
+from wire.api_groups import Event, EventSeries
 from wire.core import Condition, ObjectMeta, ObjectReference, Pod, PodSpec, PodStatus
 from wire.crds.gpunode import GpuNode, GpuNodeSpec, GpuNodeStatus, MigLayout, SlicePlace, TenantStatus
 from wire.crds.queue import Queue, QueueResource, QueueResources, QueueSpec
-from wire.events import Event, EventSeries
 
 ROOT = Path(__file__).parents[3]
 HALF = NANO // 2
@@ -120,7 +122,7 @@ class Story:
             lambda: pod(name, namespace=namespace, uid=f"uid-{namespace}-{name}", cpu="60", bound_to=where),
             lambda: reservation(device, where, book={f"uid-{namespace}-{name}": HALF}),
             lambda: bind_request(waiting, where, (device, HALF)),
-            lambda: pod_group("gang", 2),
+            lambda: pod_group("gang", 2, queue=self.rng.choice(("", "q0", "q1"))),
             lambda: queue(f"q{self.rng.randrange(2)}", gpus=self.rng.randrange(3)),
         ]
         made = self.rng.choice(makes)()
@@ -222,20 +224,6 @@ def test_a_node_shows_what_moorage_inspect_shows() -> None:
     assert (card.used_nano, card.pieces_nano, card.idle_nano) == (NANO + HALF, HALF, 2 * NANO)
 
 
-@pytest.mark.parametrize(
-    ("there", "beside", "sums"),
-    [
-        pytest.param(node(gpus=2, mem_mib=1024), [], (2, 0), id="idle"),
-        pytest.param(node(gpus=2, mem_mib=1024, cordoned=True), [], (0, 2), id="cordoned"),
-        pytest.param(node(gpus=2, mem_mib=1024, ready=False), [], (0, 2), id="not-ready"),
-        pytest.param(node(gpus=2, cpu="8", mem_mib=1024), [pod("c", cpu="8", bound_to="n1")], (0, 2), id="no-cpu-left"),
-    ],
-)
-def test_what_nobody_can_get_is_stranded(there: Any, beside: list[Pod], sums: tuple[int, int]) -> None:
-    (card,) = frames_of(there, *beside).whole().nodes
-    assert (card.idle_nano // NANO, card.stranded_nano // NANO) == sums
-
-
 #: Every pod that the examples have.
 EXAMPLES = read([str(path) for path in sorted((ROOT / "examples").rglob("*.yaml")) if path.parent.name != "settings"])
 
@@ -255,17 +243,40 @@ def test_a_pod_that_waits_is_drawn_by_itself_as_among_all_that_is_there(found: F
     assert among_all == ([alone] if alone else [])
 
 
+def test_the_queue_of_a_pod_is_that_of_its_podgroup() -> None:
+    """The queue's label is on the workload, which no pod repeats."""
+    store = Objects()
+    waits, runs = pod("w", fraction="0.5", group="gang"), pod("r", gpus=1, group="gang", bound_to="n1")
+    placed = pod(
+        "c", gpus=1, group="gang", bound_to="n1", annotations={names.CHARGED: '{"queue":"old","preemptible":true}'}
+    )
+    for each in (node("n1", gpus=2), waits, runs, placed):
+        put(store, each)
+    frames = Frames(store, "e")
+    steps: list[tuple[Any, dict[str, str]]] = [
+        (None, {"w": "", "r": "", "c": "old"}),
+        (pod_group("gang", 2, queue="team"), {"w": "team", "r": "team", "c": "old"}),
+        (pod_group("gang", 2), {"w": "default-queue", "r": "default-queue", "c": "old"}),
+    ]
+    for group, expected in steps:
+        if group is not None:
+            put(store, group)
+        assert {line.name: line.queue for line in drawn(frames).pods} == expected
+    path = frames.path("ns", "w")
+    assert path is not None
+    assert path.pod.queue == "default-queue"
+
+
+def test_a_card_has_as_much_memory_as_tenants_can_have() -> None:
+    t4 = node(gpus=1, mem_mib=15360, annotations={names.GPU_MEMORY_RESERVE: "450"})
+    assert [device.mem_mib for device in frames_of(t4).whole().nodes[0].devices] == [14910]
+
+
 def test_a_pod_on_its_way_is_in_the_book_and_told_where_it_goes() -> None:
     waiting = pod("w", fraction="0.5")
     whole = frames_of(node(gpus=1, mem_mib=1024), waiting, bind_request(waiting, "n1", ("g", HALF))).whole()
     assert [(t.name, t.is_on_its_way) for d in whole.nodes[0].devices for t in d.tenants] == [("w", True)]
     assert [(line.name, line.waits, line.on_its_way_to) for line in whole.pods] == [("w", True, "n1")]
-
-
-def test_a_share_that_is_kept_is_told_apart_from_one_on_its_way() -> None:
-    whole = frames_of(node(gpus=1, mem_mib=1024), reservation("g", book={"uid-gone": HALF})).whole()
-    tenants = [tenant for device in whole.nodes[0].devices for tenant in device.tenants]
-    assert [(t.name, t.is_kept, t.is_on_its_way) for t in tenants] == [("p", True, False)]
 
 
 def test_a_pod_without_gpus_is_counted_and_not_listed_and_nothing_of_its_words_is_kept() -> None:
@@ -386,8 +397,7 @@ def test_the_stages_of_a_running_pod_carry_the_times_of_its_status() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "told"),
-    [(f"00-{'ab' * 16}-{'cd' * 8}-01", "ab" * 16), ("", ""), ("<script>", "")],
+    ("written", "told"), [(f"00-{'ab' * 16}-{'cd' * 8}-01", "ab" * 16), ("", ""), ("<script>", "")]
 )
 def test_a_path_tells_the_trace_if_there_is_one(written: str, told: str) -> None:
     path = frames_of(pod("t", gpus=1, annotations={names.TRACEPARENT: written})).path("ns", "t")
@@ -585,11 +595,102 @@ def test_mig_slices_that_are_asked_for_are_shown_as_soon_as_they_are_and_also_wh
     put(store, node(gpus=1))
     there = report()
     store.put_gpu_node(there)
-    assert drawn(frames).nodes[0].carvings == ()
+    assert drawn(frames).nodes[0].partitionings == ()
     layout = [SlicePlace(profile="2g.20gb", start=0)]
     asked = GpuNodeSpec(mig=[MigLayout(uuid="GPU-a", layout=layout, attempt="a")])
     store.put_gpu_node(msgspec.structs.replace(there, spec=asked))
     (card,) = drawn(frames).nodes
-    assert (card.use, card.carvings) == ("stale", ("MIG slices of GPU-a are asked for: 2g.20gb at 0",))
+    assert (card.use, card.partitionings) == ("stale", ("MIG slices of GPU-a are asked for: 2g.20gb at 0",))
     put(store, agent())
-    assert drawn(frames).nodes[0].carvings == card.carvings
+    assert drawn(frames).nodes[0].partitionings == card.partitionings
+
+
+# How answers of the page are sent.
+
+
+@pytest.mark.parametrize(
+    ("header", "is_accepted"),
+    [
+        ("gzip", True),
+        ("br, GZIP;q=0.5", True),
+        ("*", True),
+        ("*;q=0, gzip", True),
+        ("gzip;q=0", False),
+        ("gzip; q=0.000, br", False),
+        ("*, gzip;q=0", False),
+        ("*;q=0", False),
+        ("br", False),
+        ("", False),
+    ],
+)
+def test_gzip_is_used_only_for_those_who_accept_it(header: str, *, is_accepted: bool) -> None:
+    assert accepts_gzip(header) is is_accepted
+
+
+@pytest.mark.parametrize(("status", "asks"), [(401, "Bearer"), (403, None), (503, None)])
+def test_only_who_has_not_signed_in_is_asked_for_a_token(status: int, asks: str | None) -> None:
+    answer = turned(Denied(status, "why"))
+    assert answer.status == status
+    assert answer.headers.get("WWW-Authenticate") == asks
+    assert answer.body == b'{"error":"why"}'
+
+
+# A node of which some pods may not be read: nothing is said to be idle, left or lost that is only not seen.
+
+PARTIAL_HALF, QUARTER = NANO // 2, NANO // 4
+NODE = node("n1", gpus=3, mem_mib=1024)
+SHARE = pod("mine", namespace="ns", uid="mine", fraction="0.5")
+MINE = bound(SHARE, "n1", ("g", PARTIAL_HALF))
+WHOLE = pod("whole", namespace="ns", uid="whole", gpus=1, bound_to="n1")
+THEIRS = {"mine": PARTIAL_HALF, "theirs": QUARTER}
+
+
+def card(*objects: Any, namespace: str = "ns") -> NodeCard:
+    store = Objects()
+    store.namespaces = frozenset({namespace})
+    for each in (NODE, *objects):
+        put(store, each)
+    (made,) = drawn(Frames(store, "e")).nodes
+    return made
+
+
+@pytest.mark.parametrize(
+    ("objects", "kinds", "used"),
+    [
+        ((), [UNKNOWN, UNKNOWN, UNKNOWN], 0),
+        ((WHOLE,), ["whole", UNKNOWN, UNKNOWN], NANO),
+        ((MINE,), ["shared", UNKNOWN, UNKNOWN], PARTIAL_HALF),
+        ((MINE, reservation("g", "n1", book=THEIRS)), ["shared", UNKNOWN, UNKNOWN], PARTIAL_HALF + QUARTER),
+        ((SHARE, bind_request(SHARE, "n1", ("g", PARTIAL_HALF))), ["shared", UNKNOWN, UNKNOWN], PARTIAL_HALF),
+    ],
+    ids=["nobody", "whole", "share", "share-with-its-book", "on-its-way"],
+)
+def test_what_is_not_seen_is_not_known(objects: tuple[Any, ...], kinds: list[str], used: int) -> None:
+    made = card(*objects)
+    assert [device.kind for device in made.devices] == kinds
+    assert (made.is_partly_known, made.used_nano, made.unknown_nano) == (True, used, 3 * NANO - used)
+    assert (made.idle_nano, made.pieces_nano, made.stranded_nano, made.lost_gpus) == (0, 0, 0, 0)
+    assert all(not device.free_nano for device in made.devices if device.kind == UNKNOWN)
+
+
+def test_a_device_whose_reservation_is_not_seen_is_neither_closed_nor_has_it_room() -> None:
+    (device, *_) = card(MINE).devices
+    assert (device.closed, device.free_nano, device.is_partly_known) == ((), 0, True)
+
+
+def test_of_a_device_with_a_book_all_is_known_and_of_others_pods_not_whether_they_have_come() -> None:
+    """The book names the pod ns/p, which is not there: kept, for a reader of all pods of ns and nobody else."""
+    for namespace, is_kept in (("ns", True), ("other", False)):
+        (device, *_) = card(MINE, reservation("g", "n1", book=THEIRS), namespace=namespace).devices
+        assert (device.free_nano, device.is_partly_known) == (QUARTER, False)
+        (theirs,) = (tenant for tenant in device.tenants if tenant.nano == QUARTER)
+        assert (theirs.is_kept, theirs.is_on_its_way, theirs.is_hidden) == (is_kept, False, not is_kept)
+
+
+def test_of_all_namespaces_nothing_is_taken_back() -> None:
+    store = Objects()
+    for each in (NODE, MINE, reservation("g", "n1", book={"mine": PARTIAL_HALF})):
+        put(store, each)
+    (made,) = drawn(Frames(store, "e")).nodes
+    assert [device.kind for device in made.devices] == ["shared", "free", "free"]
+    assert (made.is_partly_known, made.idle_nano) == (False, 2 * NANO)

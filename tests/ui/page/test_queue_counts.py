@@ -17,13 +17,13 @@ from scheduler.core.model.records import PlannedMember
 from scheduler.core.report.queue_view import QueueView
 from tests.scheduler.core.objects import NANO, bind_request, bound, ended, node, pod, pod_group, queue
 from tests.ui.queues.seen import of
-from tests.ui.queues.test_divided import in_pool, read
+from tests.ui.queues.test_tree import in_pool, read
 from tests.whole import seeds
 from ui.commands.inspect import queues_seen
-from ui.page.counts import QueueCounts, counted
-from ui.page.counts import listed as listed_of
+from ui.page.explanations import counted
+from ui.page.explanations import listed as listed_of
 from ui.page.objects import Objects, kept, kept_queue
-from ui.page.stream import Frames
+from ui.page.stream import Frames, QueueCounts
 from ui.queues.pools import About
 from wire import names
 from wire.core import Pod

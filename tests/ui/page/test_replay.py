@@ -18,10 +18,10 @@ from kube.client.clock import SystemClock
 from kube.serving import serve
 from tests.conftest import AnyioBackend
 from tests.scheduler.core.objects import node, pod
+from ui.commands.page import Opened
 from ui.page import explanations
 from ui.page.explanations import PageExplains
-from ui.page.replay import Opened
-from ui.page.rows import FORM, Line
+from ui.page.index import FORM, Line
 from ui.page.server import HEADERS
 from ui.page.timeline import Recorded
 

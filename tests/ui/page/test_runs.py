@@ -16,27 +16,22 @@ import pytest
 
 from runtime.text import BadInput
 from simulator.clock import VirtualClock
-from tests.conftest import AnyioBackend
 from tests.scheduler.core.objects import NANO, bound, changed, node, pod, pod_group, queue, reservation
 from tests.ui.page.reviews import Reviewer
 from tests.ui.page.test_frames import Story, as_sets, drawn
+from ui.page.index import FORM, decode, take
 from ui.page.objects import Objects, kept, kept_queue
 from ui.page.recording import Recording
-from ui.page.rows import FORM, decode, take
 from ui.page.stream import Frames
 from ui.page.values import Changes, EventLine
 from ui.page.watch import Following
 from wire.core import ObjectMeta
 from wire.crds.queue import QueueStatus
 
+VIRTUAL_TIME = True
+
 HALF = NANO // 2
-APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 TENANT = bound(pod("t", fraction="0.5", group="gang"), "n1", ("g", HALF), uuid="GPU-1")
-
-
-@pytest.fixture(scope="module")
-def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
-    return virtual_anyio_backend
 
 
 @pytest.fixture

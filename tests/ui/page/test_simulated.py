@@ -19,21 +19,17 @@ from simulator.manifests import load
 from simulator.nodes import shape
 from simulator.world import World
 from tests.cli.simulation.test_manifests import pod
-from tests.conftest import AnyioBackend
 from tests.ui.page.test_frames import as_sets, drawn
+from ui.page.index import Line, decode
 from ui.page.objects import Objects
 from ui.page.recording import recorded
-from ui.page.rows import Line, decode
 from ui.page.stream import Frames
 from ui.page.timeline import Recorded
 from ui.page.watch import Following
 
+VIRTUAL_TIME = True
+
 BEGAN_MS = 1_767_225_600_000
-
-
-@pytest.fixture(scope="module")
-def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
-    return virtual_anyio_backend
 
 
 @pytest.fixture
@@ -110,13 +106,6 @@ def test_a_simulation_is_the_same_when_it_is_recorded(
         results.append(json.loads(capsys.readouterr().out))
     assert results[0] == results[1]
     assert len(lines(path)) > 10
-
-
-def test_a_file_that_is_there_is_left_alone(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before = manifest.read_bytes()
-    assert main(["simulate", "--nodes", "1x2x80GiB", str(manifest), "--record", str(manifest)]) == 2
-    assert capsys.readouterr().err == f"moorage: --record {manifest}: File exists\n"
-    assert manifest.read_bytes() == before
 
 
 def test_a_full_disk_ends_the_recording_and_is_told(

@@ -17,13 +17,13 @@ from scheduler.core.preemption import nomination_record
 from simulator.apiserver.server import MemoryApiServer
 from tests.conftest import AnyioBackend
 from tests.ui.explain.test_client import ANSWER, ApiServer
-from ui.explain import client, explanation, tables
-from ui.explain.questions import Asked, Unanswered
+from ui.explain import explanation, tables
+from ui.explain import explanation as client
+from ui.explain.views import Asked, Unanswered
 from ui.page import explanations
 from ui.page.explanations import PageExplains, Question
 from ui.page.objects import Objects
-from ui.page.values import Table
-from ui.page.visibility import EVERYTHING
+from ui.page.values import EVERYTHING, Table
 from ui.page.watch import Following
 from ui.queues import reader
 from ui.tables import Sheet
@@ -71,7 +71,7 @@ def table(sheet: Sheet) -> Table:
     return Table(title=sheet.title, columns=tuple(sheet.columns), rows=rows)
 
 
-@pytest.mark.parametrize(("name", "verdict"), [("alone", "WaitsForRoom"), ("g1", "GangIncomplete")])
+@pytest.mark.parametrize(("name", "verdict"), [("alone", "WaitsForVictims"), ("g1", "GangIncomplete")])
 async def test_the_page_says_what_the_command_says(name: str, verdict: str) -> None:
     server = MemoryApiServer(clock=CLOCK, rng=random.Random(1), auto_namespaces=True)
     api = Api(server.transport("user"), retry=Retry(random.Random(2)))
@@ -90,7 +90,7 @@ async def test_the_page_says_what_the_command_says(name: str, verdict: str) -> N
     view = tables.group_view(explanation.explained(known, subject, [], CLOCK.now_ns() // 10**9))
     assert list(found.tables) == [table(sheet) for sheet in tables.group_sheets(view)]
     assert view.verdict == verdict
-    assert (view.room is not None, bool(view.helps)) == (not view.starts, not view.starts)
+    assert (view.preemption is not None, bool(view.helps)) == (not view.starts, not view.starts)
 
 
 async def test_where_not_all_pods_are_read_nothing_is_said() -> None:

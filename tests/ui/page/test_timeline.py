@@ -13,22 +13,17 @@ import msgspec
 import pytest
 
 from runtime.text import BadInput
-from tests.conftest import AnyioBackend
 from tests.scheduler.core.objects import changed, node, pod
 from tests.ui.page.test_frames import Client, Story, as_sets, drawn
 from tests.whole import seeds
-from ui.page.index import MOST_MARKS, marks
+from ui.page.index import FORM, MOST_MARKS, Line, decode, marks, take
 from ui.page.objects import MOST_EVENTS, Objects
 from ui.page.recording import Recording
-from ui.page.rows import FORM, Line, decode, take
 from ui.page.stream import Frames
 from ui.page.timeline import FAR, MOST_PLACES, Recorded
 from ui.page.values import EventLine, Mark
 
-
-@pytest.fixture(scope="module")
-def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
-    return virtual_anyio_backend
+VIRTUAL_TIME = True
 
 
 @pytest.fixture

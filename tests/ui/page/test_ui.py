@@ -23,16 +23,12 @@ from runtime.settings.page import is_loopback
 from simulator.checks.violations import SOUND
 from simulator.nodes import shape
 from tests.cli.simulation.test_manifests import pod
-from tests.conftest import AnyioBackend
 from tools.ports import free_port
 from ui.page.objects import Objects, kept
 from ui.page.simulated import TEAMS, Play
 from ui.page.stream import Frames
 
-
-@pytest.fixture(scope="module")
-def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
-    return virtual_anyio_backend
+VIRTUAL_TIME = True
 
 
 @pytest.mark.parametrize(
@@ -87,6 +83,7 @@ def test_loopback_is_what_this_machine_alone_reaches(host: str, is_ours: bool) -
     assert is_loopback(host) == is_ours
 
 
+@pytest.mark.thorough
 async def test_a_cluster_is_played_and_keeps_every_invariant() -> None:
     shapes = shape.parse(["3x4x80GiB"])
     play = Play(shapes, seed=3)
@@ -118,6 +115,7 @@ def test_one_command_shows_a_cluster_and_ends_when_it_is_told_to() -> None:
         assert (state["source"], len(state["changes"]["nodes"])) == ("simulated cluster", 1)
 
 
+@pytest.mark.thorough
 def test_a_run_is_recorded_and_opened_again(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     began_ms = SystemClock().now_ns() // 1_000_000
@@ -133,6 +131,7 @@ def test_a_run_is_recorded_and_opened_again(tmp_path: Path) -> None:
         assert run["speed"] == 1000
 
 
+@pytest.mark.thorough
 def test_a_simulated_run_of_an_hour_is_recorded_in_virtual_time_and_opened(tmp_path: Path) -> None:
     path, manifest = tmp_path / "run.jsonl", tmp_path / "my-pods.yaml"
     train = pod("train", 'simulator.moorage.dev/run-s: "3600", gpu-fraction: "0.5"')

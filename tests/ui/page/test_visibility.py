@@ -7,8 +7,7 @@ import pytest
 
 from tests.scheduler.core.objects import NANO, bound, node, pod, reservation
 from tests.ui.page.test_frames import frames_of
-from ui.page.values import EventLine, GroupLine, QueueLine, Tenant, UnusableLine
-from ui.page.visibility import EVERYTHING, Sight, seen, seen_path
+from ui.page.values import EVERYTHING, EventLine, GroupLine, QueueLine, Sight, Tenant, UnusableLine, seen, seen_path
 
 HALF = NANO // 2
 MINE = bound(pod("mine", namespace="team-a", fraction="0.5"), "n1", ("g", HALF))

@@ -11,7 +11,7 @@ from scheduler.core.report.queue_view import QueueView, queue_views
 from tests.scheduler.core.objects import pod
 from tests.scheduler.core.report.listing import listed
 from ui.queues.count import Counting, Known
-from ui.queues.pools import About
+from ui.queues.pools import About, Found, digested
 from wire import names
 from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
@@ -25,13 +25,10 @@ def known(*objects: Any, about: About | None = None) -> Known:
     def of(kind: type) -> list[Any]:
         return [each for each in objects if isinstance(each, kind)]
 
-    return counting.count(
-        of(Node),
-        map(counting.read_pod, of(Pod)),
-        found=of(Queue),
-        groups=of(PodGroup),
-        requests=of(BindRequest),
+    found: Found[Pod] = Found(
+        nodes=of(Node), pods=of(Pod), queues=of(Queue), groups=of(PodGroup), requests=of(BindRequest)
     )
+    return counting.count(digested(found, counting.read_pod))
 
 
 def views(*objects: Any) -> list[QueueView]:

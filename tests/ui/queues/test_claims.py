@@ -13,7 +13,6 @@ from simulator.apiserver import types
 from simulator.apiserver.calls import Call
 from simulator.apiserver.faults import Fault
 from simulator.world import World, WorldSettings
-from tests.conftest import AnyioBackend
 from tests.scheduler import stage
 from tests.scheduler.commit.devices import DRIVER, create_claim, devices, using
 from ui.explain import explanation, tables
@@ -22,16 +21,13 @@ from ui.queues.count import Known
 from ui.queues.pools import About
 from wire import names
 
+VIRTUAL_TIME = True
+
 UNLESS = "the scheduler's next decision places it, unless something that was not read keeps it waiting."
 WALL_S = 1_767_225_700
 RULES = WorldSettings(seed=1, scheduler=SchedulerSettings(device_taint_rules=True))
 #: The note where the scheduler's pods do not show whether rules count.
 UNKNOWN = "whether the scheduler follows DeviceTaintRules (--device-taint-rules): {}, and they do not count here"
-
-
-@pytest.fixture(scope="module")
-def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
-    return virtual_anyio_backend
 
 
 def refuse(plural: str) -> Any:
@@ -61,10 +57,7 @@ def _serve_rules(world: World) -> None:
 
 async def create_rule(world: World) -> None:
     """Taint all devices of the first node."""
-    spec = {
-        "deviceSelector": {"driver": DRIVER, "pool": "node-0"},
-        "taint": {"key": "ill", "effect": "NoSchedule"},
-    }
+    spec = {"deviceSelector": {"driver": DRIVER, "pool": "node-0"}, "taint": {"key": "ill", "effect": "NoSchedule"}}
     await world.resource_claims.api.create(DEVICE_TAINT_RULES, {"metadata": {"name": "ill"}, "spec": spec})
 
 
@@ -138,11 +131,7 @@ async def test_rules_that_taint_devices_count_as_the_pods_of_the_scheduler_say(
 
 @pytest.mark.parametrize(
     ("arguments", "left_out"),
-    [
-        ((), []),
-        (("--device-taint-rules",), ["DeviceTaintRules,", "ResourceClaims"]),
-        (None, ["DeviceTaintRules,"]),
-    ],
+    [((), []), (("--device-taint-rules",), ["DeviceTaintRules,", "ResourceClaims"]), (None, ["DeviceTaintRules,"])],
 )
 async def test_rules_that_may_not_be_read_keep_claims_from_being_looked_at_if_they_count(
     arguments: tuple[str, ...] | None, left_out: list[str]

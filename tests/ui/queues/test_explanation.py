@@ -10,7 +10,7 @@ from scheduler.core.queues.order import Criterion
 from scheduler.core.queues.use_over_time import NOT_COUNTED, Source, UseOverTime
 from tests.scheduler.core.objects import bound, node, queue
 from tests.ui.queues.seen import explained, of
-from ui.queues.explanation import _BECAUSE, sheets
+from ui.commands.explain import _BECAUSE, queue_sheets
 from ui.tables import plain
 
 CLUSTER: tuple[Any, ...] = (
@@ -27,7 +27,7 @@ CLUSTER: tuple[Any, ...] = (
 
 
 def told(name: str, *objects: Any, wide: bool = False, used: UseOverTime = NOT_COUNTED) -> list[str]:
-    return [line for sheet in sheets(explained(name, *objects, used=used), wide=wide) for line in plain(sheet)]
+    return [line for sheet in queue_sheets(explained(name, *objects, used=used), wide=wide) for line in plain(sheet)]
 
 
 def test_a_queue_is_explained_from_its_numbers_to_its_turn() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from runtime.options.selection import POD as POD_KIND
 from runtime.text import BadInput
+from ui.commands.explain import show_queue
 from ui.explain import explanation, tables
 from ui.queues import files
 from ui.queues.pools import About
@@ -132,7 +133,8 @@ def explained(folder: Path, *documents: str, edits: tuple[str, ...] = ()) -> tup
     subject = explanation.subject(known, POD_KIND, "default", "p")
     found = explanation.explained(known, subject, explanation.edits(edits), 1_800_000_000)
     message = tables.group_view(found, is_in_doubt=explanation.is_in_doubt(known, subject, found)).message
-    return message, known.unread, list(explanation.not_looked_at(known, subject, found))
+    left_out = explanation.not_looked_at(known, subject, found)
+    return message, known.unread, [each for each in left_out if not each.startswith("the record of evictions")]
 
 
 @pytest.mark.parametrize(
@@ -246,6 +248,14 @@ def test_where_it_is_not_known_whether_rules_count_no_start_is_promised(tmp_path
 def test_a_kind_that_is_read_in_another_version_is_named_with_its_version(tmp_path: Path) -> None:
     known = files.read(written(tmp_path, QUEUE, QUEUE.replace("run.ai/v2", "run.ai/v9")))
     assert known.unread == ("1 of kind Queue: version scheduling.run.ai/v9 is not read",)
+
+
+def test_a_queue_that_is_there_in_another_version_is_not_only_missing(tmp_path: Path) -> None:
+    other = QUEUE.replace("run.ai/v2", "run.ai/v9").replace("name: a", "name: other")
+    divided = files.read_listed(written(tmp_path, QUEUE, other))
+    with pytest.raises(BadInput) as refused:
+        show_queue(divided, "other", "")
+    assert str(refused.value) == "there is no queue other; 1 of kind Queue: version scheduling.run.ai/v9 is not read"
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,6 @@ from simulator.apiserver.server import MemoryApiServer
 from simulator.apiserver.types import MOORAGE
 from simulator.clock import VirtualClock
 from simulator.installation import SERVICE_ACCOUNTS
-from tests.conftest import AnyioBackend
 from ui.commands.top import Top
 from ui.page.values import Changes, Device, NodeCard, PodLine, Tenant
 from ui.page.watch import Following, Publishing
@@ -30,21 +29,21 @@ from ui.top.screen import Letters, View, screen
 from wire import names
 from wire.rfc3339 import parse_ns, rfc3339
 
+VIRTUAL_TIME = True
+
 REPOSITORY = Path(__file__).parents[3]
 HALF = NANO_PER_DEVICE // 2
 NOW_NS = parse_ns("2026-11-27T18:30:00Z") or 0
-BUSY = Tenant(namespace="team-a", name="train", uid="u1", nano=HALF, memory_percent=90, sm_percent=80, enforced="kill")
+BUSY = Tenant(
+    namespace="team-a", name="train", uid="u1", nano=HALF, memory_percent=90, sm_percent=80,
+    enforced="kill", strength="after",
+)  # fmt: skip
 IDLE = Tenant(
     namespace="team-b", name="notebook", uid="u2", nano=HALF, memory_percent=5, sm_percent=0,
     idle_since="2026-11-27T13:05:00Z",
 )  # fmt: skip
 SILENT = Tenant(namespace="team-a", name="new", uid="u3", nano=HALF)
 WHOLE = Device(kind="whole", number=1, used_nano=NANO_PER_DEVICE, tenants=(Tenant(namespace="team-c", name="w"),))
-
-
-@pytest.fixture(scope="module")
-def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
-    return virtual_anyio_backend
 
 
 def node(name: str, *tenants: Tenant, use: str = "current", others: Sequence[Device] = (), **how: Any) -> NodeCard:
@@ -100,14 +99,14 @@ def test_without_an_agent_one_line_says_why_nothing_is_shown() -> None:
 
 
 def test_what_is_not_measured_or_not_sure_is_said() -> None:
-    said = drawn(node("n", SILENT, use_why="no warden: gone"), node("m", SILENT, use="unsure"))
-    assert "n: use is not measured: no warden: gone" in said
+    said = drawn(node("n", SILENT, use_why="no memory enforcer: gone"), node("m", SILENT, use="unsure"))
+    assert "n: use is not measured: no memory enforcer: gone" in said
     assert "whether the agents work is not known: pods of their namespace were not read" in said
 
 
 def test_mig_slices_that_are_being_made_are_said_once_for_each_gpu() -> None:
     text = "MIG slices of GPU 0 are being made: 2g.20gb at 0"
-    there = node("n", BUSY, carvings=(text, "\x1b[2J"))
+    there = node("n", BUSY, partitionings=(text, "\x1b[2J"))
     assert f"n: {text}" in drawn(there)
     assert f"n: {text}" in idle_drawn(there)
     assert not any("\x1b" in line for line in drawn(there))

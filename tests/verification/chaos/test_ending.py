@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from verification.chaos.ending import is_settled
+from verification.chaos.run import is_settled
 
 
 def _says(message: str) -> dict[str, Any]:

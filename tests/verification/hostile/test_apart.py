@@ -37,17 +37,6 @@ def test_some_name_the_rule_and_others_have_its_label_only() -> None:
     assert all(pod.labels[APART] == pod.apart for pod in naming)
 
 
-def test_members_of_gangs_keep_apart_from_nobody() -> None:
-    assert not any(pod.apart or APART in pod.labels for pod in drawn() if pod.group)
-
-
-def test_a_pod_that_comes_again_under_its_name_is_of_the_same_kind() -> None:
-    kinds: dict[str, set[str]] = {}
-    for pod in drawn():
-        kinds.setdefault(pod.name, set()).add(pod.labels.get(APART, ""))
-    assert all(len(kind) == 1 for kind in kinds.values())
-
-
 def test_the_manifest_keeps_a_pod_off_nodes_that_have_one_of_its_kind() -> None:
     affinity = CreatePod(at_s=0, name="p", apart="a").manifest["spec"]["affinity"]
     (term,) = affinity["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-import msgspec
-
 from simulator.nodes import shape
 from verification.hostile import contending
 from verification.hostile.actions import Action, CreatePod, CreatePodGroup, DeletePod
@@ -28,13 +26,6 @@ MANY = range(200)
 
 def drawn(seed: int) -> tuple[Action, ...]:
     return contending.contended(random.Random(seed), shapes=SHAPES, duration_s=60.0)
-
-
-def test_the_same_seed_does_the_same_and_survives_as_json() -> None:
-    for seed in range(20):
-        actions = drawn(seed)
-        assert actions == drawn(seed)
-        assert msgspec.json.decode(msgspec.json.encode(actions), type=tuple[Action, ...]) == actions
 
 
 def test_the_first_wave_asks_for_more_than_there_is() -> None:
@@ -83,15 +74,6 @@ def test_elastic_gangs_have_more_members_than_they_need() -> None:
     assert elastic > 100
 
 
-def test_scenarios_make_room_in_most_seeds_and_contend_in_many() -> None:
-    scenarios = [scenario_of(seed, ()) for seed in range(300)]
-    preemption = sum(each.settings.preemption for each in scenarios)
-    assert 180 < preemption < 240
-    contended = [each for each in scenarios if any(isinstance(a, CreateBudget) for a in each.actions)]
-    assert len(contended) > 40
-    assert all(each.settings.preemption and each.world.scheduler.decisions.preemption for each in contended)
-
-
 def test_pods_that_press_come_late_and_ask_for_what_others_of_low_priority_have() -> None:
     """Two of them never fit on one node, so one that presses waits, or evicts one that fills."""
     made = contending.pressed(random.Random(1), (CreatePod(at_s=1, name="p"),), shapes=SHAPES, duration_s=60.0)
@@ -104,13 +86,6 @@ def test_pods_that_press_come_late_and_ask_for_what_others_of_low_priority_have(
     assert {each.priority_class for each in (*fills, pods["p"])} == {"spare"}
     assert {each.priority_class for each in presses} <= {"urgent", "inference"}
     assert {each.name for each in made if isinstance(each, CreateQueue)} == {"pressed", names.DEFAULT_QUEUE}
-
-
-def test_teams_take_from_each_other_in_more_than_half_of_the_runs() -> None:
-    """In two thirds of those somebody is evicted, so in a third of all."""
-    made = [scenario_of(seed, ()) for seed in range(200)]
-    contended = [each for each in made if any(isinstance(a, CreateQueue) and a.name == "q-0" for a in each.actions)]
-    assert 0.5 < len(contended) / len(made) < 0.7
 
 
 def test_where_a_node_lags_shares_are_under_way_to_all() -> None:

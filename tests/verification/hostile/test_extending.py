@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from simulator.nodes.device_manager import make_devices
 from verification.hostile import made_claims
 from verification.hostile.actions import MAIN, CreatePod, EditPod
@@ -17,15 +15,7 @@ from verification.hostile.device_actions import (
 )
 from verification.hostile.faults.kinds import OF_CLAIMS
 from verification.hostile.queue_actions import CreateQueue
-from verification.hostile.scenario import Scenario
 from wire import names
-
-
-def test_the_same_seed_makes_the_same_run_and_survives_as_json() -> None:
-    for seed in range(10):
-        made = made_claims.scenario(seed)
-        assert made_claims.scenario(seed) == made
-        assert msgspec.json.decode(msgspec.json.encode(made), type=Scenario) == made
 
 
 def test_pods_ask_for_shares_memory_whole_gpus_and_accelerators_on_nodes_of_both_kinds() -> None:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from verification.hostile.actions import CreatePod
-from verification.hostile.minimising import minimise, smallest
 from verification.hostile.scenario import Scenario, Switches
+from verification.hostile.soak import minimise, smallest
 
 
 @pytest.mark.parametrize(
@@ -23,10 +23,6 @@ def test_what_is_not_needed_is_left_out(needed: Sequence[int], expected: tuple[i
     assert tuple(smallest(range(20), lambda kept: set(needed) <= set(kept))) == expected
 
 
-def test_either_of_two_is_enough() -> None:
-    assert len(smallest(range(9), lambda kept: 2 in kept or 7 in kept)) == 1
-
-
 def scenario(pods: int) -> Scenario:
     actions = tuple(CreatePod(at_s=float(i), name=f"p-{i}", gpus=i) for i in range(pods))
     return Scenario(
@@ -36,16 +32,6 @@ def scenario(pods: int) -> Scenario:
 
 def gpus(tried: Scenario) -> list[int]:
     return [action.gpus for action in tried.actions if isinstance(action, CreatePod)]
-
-
-def test_actions_nodes_cards_and_settings_that_do_not_matter_go() -> None:
-    def fails(tried: Scenario) -> bool:
-        return 5 in gpus(tried) and max(len(node.cards_mib) for node in tried.nodes) >= 2
-
-    found = minimise(scenario(9), fails)
-    assert gpus(found) == [5]
-    assert found.shapes == ("1x2x80GiB",)
-    assert found.settings == Switches()
 
 
 def test_it_stops_after_so_many_tries_with_the_smallest_yet() -> None:

@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from verification.hostile.faults.kinds import OF_AGENTS, OF_ROOM
+from verification.hostile.faults.kinds import OF_AGENTS, OF_PREEMPTION
 from verification.hostile.faults.objects import LeaseDeleted
 from verification.hostile.faults.processes import Crash, TwoLeaders
 from verification.hostile.pooling import Mix, scenario
@@ -26,13 +26,9 @@ def kinds(told: Scenario) -> set[str]:
     return {fault.kind for fault in told.faults}
 
 
-@pytest.mark.parametrize("kind", sorted(OF_ROOM))
+@pytest.mark.parametrize("kind", sorted(OF_PREEMPTION))
 def test_where_teams_take_from_each_other_everything_befalls_the_room_that_is_made(kind: str) -> None:
     assert any(kind in kinds(told) for told in drawn(Mix.CONTENDED))
-
-
-def test_where_no_room_is_made_nothing_befalls_it() -> None:
-    assert not any(OF_ROOM & kinds(told) for told in drawn(Mix.FREE))
 
 
 @pytest.mark.parametrize("kind", sorted(OF_AGENTS))
@@ -55,8 +51,3 @@ def test_a_replica_of_either_pool_dies_while_another_one_may_lead(name: str) -> 
 def test_the_leader_of_either_pool_is_put_in_doubt(kind: type[LeaseDeleted | TwoLeaders], role: str) -> None:
     led = [told for told in drawn(Mix.FREE) if told.settings.election]
     assert role in {fault.role for told in led for fault in told.faults if isinstance(fault, kind)}
-
-
-def test_a_calm_run_has_no_replicas_no_agents_and_no_faults() -> None:
-    told = scenario(1, is_calm=True)
-    assert (told.settings.schedulers, told.settings.agents, told.faults) == (1, (), ())

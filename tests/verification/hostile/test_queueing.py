@@ -28,16 +28,6 @@ def has_queues(actions: tuple[Action, ...]) -> bool:
     return any(isinstance(action, CreateQueue) for action in actions)
 
 
-def test_the_same_seed_does_the_same() -> None:
-    assert [queued(seed) for seed in range(20)] == [queued(seed) for seed in range(20)]
-
-
-def test_most_runs_are_what_they_were_and_many_are_not() -> None:
-    changed = [seed for seed in MANY if queued(seed) != drawn(seed)]
-    assert len(MANY) // 3 < len(changed) < len(MANY) // 2
-    assert all(has_queues(queued(seed)) for seed in changed)
-
-
 def test_no_pod_is_lost_and_most_are_in_a_queue_that_can_be_used() -> None:
     known = missing = 0
     for seed in filter(lambda seed: has_queues(queued(seed)), MANY):

@@ -5,20 +5,16 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from tests.conftest import AnyioBackend
 from tests.simulator.mig.stage import Stage, stage
-from verification.hostile import slices_at_rest
+from verification.hostile import run_checks
+
+VIRTUAL_TIME = True
 
 pytestmark = pytest.mark.thorough
 
 
-@pytest.fixture(scope="module")
-def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
-    return virtual_anyio_backend
-
-
 async def judged(on: Stage) -> list[str]:
-    await slices_at_rest.judge(on.world, on.nodes.of)
+    await run_checks.judge(on.world, on.nodes.of)
     return [violation.text for violation in on.world.checker.findings.found.values()]
 
 

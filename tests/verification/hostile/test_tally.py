@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from verification.hostile.marks import MARKS, WITH_CLAIMS, RoomMade
+from verification.hostile.coverage_marks import MARKS, PreemptionCounts
 from verification.hostile.soak import Failure, Judged, Tally
 
-NO_ROOM = RoomMade()
+NO_ROOM = PreemptionCounts()
 
 
 def judged(
-    seed: int, *faults: str, broken: tuple[str, ...] = (), marks: tuple[str, ...] = MARKS, room: RoomMade = NO_ROOM
+    seed: int,
+    *faults: str,
+    broken: tuple[str, ...] = (),
+    marks: tuple[str, ...] = MARKS,
+    room: PreemptionCounts = NO_ROOM,
 ) -> Judged:
     failure = Failure(seed=seed, invariants=broken, text="", events=()) if broken else None
     return Judged(
@@ -51,18 +55,6 @@ def test_it_says_how_many_runs_hours_and_faults_of_each_kind_there_were() -> Non
     ]
 
 
-def test_it_counts_what_did_not_hold() -> None:
-    told = tally(judged(1, broken=("S1", "L2")), judged(2, broken=("S1",))).lines(1.0)
-    assert list(told)[-1] == "failed: 2 of 2: L2 1, S1 2"
-
-
-def test_it_says_how_much_room_was_made_and_in_how_many_runs() -> None:
-    made = RoomMade(nominations=3, served=2, revised=1, evictions=4, refused=1)
-    told = list(tally(judged(1, room=made), judged(2, room=made), judged(3)).lines(1.0))
-    expected = "room made in 2 runs: 6 nominations, 4 served, 2 revised; 8 evictions, 2 refused"
-    assert [line for line in told if line.startswith("room made")] == [expected]
-
-
 def test_a_state_that_no_run_reached_is_named() -> None:
     first, *rest = MARKS
     told = list(tally(judged(1, marks=tuple(rest)), judged(2, marks=())).lines(1.0))
@@ -86,14 +78,3 @@ def test_a_state_that_no_run_reached_is_named() -> None:
 )
 def test_a_soak_that_was_stopped_says_through_which_seed_it_got(done: tuple[int, ...], told: str) -> None:
     assert list(tally(*map(judged, done)).lines(1.0))[1] == told
-
-
-def test_no_seeds_are_all_done() -> None:
-    assert list(tally(seeds=range(0)).lines(0.0))[1] == "seeds none: all done"
-
-
-def test_it_says_in_how_many_runs_claims_that_the_scheduler_made_came_to_each_state() -> None:
-    told = list(tally(judged(1, marks=(*MARKS, *WITH_CLAIMS)), judged(2, marks=(*MARKS, "claim made"))).lines(1.0))
-    (line,) = (each for each in told if each.startswith("claims that the scheduler made"))
-    assert "'claim made' in 2, 'claim made before' in 1" in line
-    assert any(each.startswith(f"states reached: {len(MARKS)} of {len(MARKS)} ") for each in told)

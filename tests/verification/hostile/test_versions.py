@@ -17,26 +17,22 @@ from gpu.book import Entry, MalformedBook
 from gpu.limits import MemoryCaps
 from gpu.translation import Refusal
 from kube.client.resources import PODS
-from kube.client.transport import Response
+from kube.client.transport import JSON, Response
 from scheduler.settings import SchedulerSettings
-from simulator.apiserver.struck import HEADERS
-from tests.conftest import AnyioBackend
+from simulator.apiserver.fault_responses import HEADERS
 from tests.verification.hostile.faults.grounds import NAMESPACE, Stage, stage
 from verification.hostile.faults.processes import OlderVersion
 from verification.hostile.versions import FIELDS
 from verification.hostile.versions import OlderVersion as OlderWire
 from wire import names
 
+VIRTUAL_TIME = True
+
 PLAIN = {"nano": 5, "attempt": "a", "rv": "7", "since": 1, "pod": "team/p"}
 FULL = {**PLAIN, "grace_s": 60, "mode": "mps", "compute_percent": 50, "cap_mib": 1024, "cap_nano": 7}
 HALF = 500_000_000
 CAPS = ("cap_mib", "cap_nano")
 RECORD = {"version": 1, "dialect": "hami", "asks": [{"container": "c0", "name": "main", "nano": 500_000_000}]}
-
-
-@pytest.fixture(scope="module")
-def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
-    return virtual_anyio_backend
 
 
 def text(said: object) -> str:
@@ -56,7 +52,7 @@ class Stored:
         return Response(200, HEADERS, msgspec.json.encode({"metadata": {"annotations": self.annotations}}))
 
     def stream(
-        self, path: str, *, query: Mapping[str, str], timeout_s: float
+        self, path: str, *, query: Mapping[str, str], accept: str = JSON, timeout_s: float
     ) -> AbstractAsyncContextManager[tuple[Response, AsyncIterator[bytes]]]:
         return self._stream()
 

@@ -17,14 +17,13 @@ from gpu.book import Book, Entry, Tenant
 from gpu.reservation import Reservation
 from sharing import claims, entries, outcome, step
 from sharing.entries import Evidence, Judgement
-from sharing.machines import Heard, Registration
+from sharing.node_liveness import Heard, Registration
 from sharing.outcome import Disputed, Failed, Outcome, Verified
 from sharing.pods import PodView
 from sharing.state import Phase, State
 from sharing.state import World as Seen
 from sharing.step import Next
-from verification.model.config import Config
-from verification.model.rules import BUILT, Rules
+from verification.model.config import BUILT, Config, Rules
 from verification.model.state import Left
 from verification.model.translating import NANO, request_of
 
@@ -97,11 +96,11 @@ def _blind_to_end(held: Reservation) -> Reservation:
 
 
 # --- Learn -----------------------------------------------------------------------------------------------------------
-def _any_holder(held: Reservation, there: Sequence[Reservation]) -> Reservation | Disputed | Failed:
+def _any_nominee(held: Reservation, there: Sequence[Reservation]) -> Reservation | Disputed | Failed:
     return held
 
 
-def _living_holders(held: Reservation, there: Sequence[Reservation]) -> Reservation | Disputed | Failed:
+def _living_nominees(held: Reservation, there: Sequence[Reservation]) -> Reservation | Disputed | Failed:
     return claims.held_alone(held, [one for one in there if not one.deleting and not one.is_terminal])
 
 
@@ -329,7 +328,7 @@ NODE_LOST = Config(shares=UNEQUAL, known=1, modes=("direct", "handed"))
 #: One verified through the binder, and reservations that are given other devices.
 SWAPPED = Config(shares=UNEQUAL, devices=2, modes=("handed", "handed"), left=Left(swaps=2, unreserves=1))
 #: The agent of the node tells devices before the processes of their reservations run.
-EARLY = Config(shares=((5,),), devices=2, witness=True, modes=("handed",))
+EARLY = Config(shares=((5,),), devices=2, reporter=True, modes=("handed",))
 TOUCHED = replace(KNOWN, left=Left(touches=1))
 ORPHANED = replace(KNOWN, left=Left(lates=1, scheduler_crashes=1))
 RIVALS = replace(KNOWN, schedulers=2, rival=True)
@@ -348,7 +347,6 @@ PLANNED = Config(
     shares=((5,),), known=1, modes=("direct",), gang=(0,), schedulers=2, rival=True, impatient=True, heeds_fences=True
 )
 GANG_HANDED = Config(shares=((5,), (5,), (5,)), known=1, modes=("handed", "handed", "direct"), gang=(0, 1))
-TWO_SCHEDULERS = replace(GANG, schedulers=2)
 TWO_DEVICES = Config(shares=((5, 5), (6,)), devices=2, known=2, modes=("direct",) * 2)
 
 RULES: tuple[LeftOut, ...] = (
@@ -371,16 +369,13 @@ RULES: tuple[LeftOut, ...] = (
     ),
     rule("join: the reservation is not being deleted", KNOWN, "S2", see=_blind_to_deletion),
     rule("join: the reservation has not ended", replace(KNOWN, known_ended=True), "S2", see=_blind_to_end),
-    rule("learn: another reservation with this device", LOST, is_large=True, held_alone=_any_holder),
-    rule("learn: another one that is being deleted or has ended, too", LOST, is_large=True, held_alone=_living_holders),
+    rule("learn: another reservation with this device", LOST, is_large=True, held_alone=_any_nominee),
+    rule(
+        "learn: another one that is being deleted or has ended, too", LOST, is_large=True, held_alone=_living_nominees
+    ),
     rule("learn: every live pod with this device is in the book", DELETED, used_by_tenants=_any_tenants),
     rule("learn: reservations are listed before pods", LOST, is_large=True, reservations_first=False),
-    rule(
-        "learn: another device ends what was verified",
-        SWAPPED,
-        is_large=True,
-        verified_until_changed=False,
-    ),
+    rule("learn: another device ends what was verified", SWAPPED, is_large=True, verified_until_changed=False),
     rule(
         "learn: only a verified device is joined directly",
         replace(DELETED, modes=("direct", "")),
@@ -397,21 +392,21 @@ RULES: tuple[LeftOut, ...] = (
         "told early: the reservation had its startTime before the question",
         replace(EARLY, known=1, left=Left(forced=1)),
         "S2",
-        witness_after_start=False,
+        reporter_after_start=False,
     ),
     rule(
         "told early: the patch is at the version that was read before the question",
         replace(EARLY, left=Left(swaps=1, late_words=1)),
         "L1/S9",
-        witness_at_rv=False,
+        reporter_at_rv=False,
     ),
     rule(
         "told early: the patch names the UID that was read before the question (where it names no version)",
         replace(EARLY, left=Left(deletes=1, recreates=1, late_words=1)),
         "S2",
-        base=replace(BUILT, witness_at_rv=False),
+        base=replace(BUILT, reporter_at_rv=False),
         is_large=True,
-        witness_for_uid=False,
+        reporter_for_uid=False,
     ),
     rule(
         "told early: a reservation that is being deleted is not used",
@@ -544,19 +539,15 @@ SECOND_LINES: tuple[LeftOut, ...] = (
     rule(
         "told early: the patch names the UID",
         replace(EARLY, left=Left(deletes=1, recreates=1, late_words=1)),
-        witness_for_uid=False,
+        reporter_for_uid=False,
     ),
     rule(
         "told early: the reservation had not ended before the question",
-        Config(shares=UNEQUAL, witness=True),
-        witness_of_living=False,
+        Config(shares=UNEQUAL, reporter=True),
+        reporter_of_living=False,
     ),
     rule("learn: it still holds our entry", DELETED, step=_step_seeing(_with_our_entry)),
-    rule(
-        "bind: for the pod's UID",
-        replace(LATE, left=Left(lates=1, deletes=1, recreates=1)),
-        binding_for_uid=False,
-    ),
+    rule("bind: for the pod's UID", replace(LATE, left=Left(lates=1, deletes=1, recreates=1)), binding_for_uid=False),
     rule("rebuild: bound pods come into the book before new tenants", DELETED, rebuild=_empty_book),
     rule(
         "withdraw: the BindRequest goes before the fence",
@@ -571,9 +562,5 @@ SECOND_LINES: tuple[LeftOut, ...] = (
         replace(GANG, shares=HALVES, modes=("direct",) * 2, schedulers=2, rival=True),
         plan_only_if_none=False,
     ),
-    rule(
-        "gang: a plan that is taken back has its members fenced first",
-        GANG_CRASHED,
-        plan_fences_first=False,
-    ),
+    rule("gang: a plan that is taken back has its members fenced first", GANG_CRASHED, plan_fences_first=False),
 )

@@ -9,9 +9,8 @@ import pytest
 
 from kube import books
 from verification.model.canonical import Canonical
-from verification.model.config import DIRECT, GANG, HALVES, Config
+from verification.model.config import BUILT, DIRECT, GANG, HALVES, Config, Rules
 from verification.model.explorer import Model
-from verification.model.rules import BUILT, Rules
 from verification.model.state import Left, World
 
 pytestmark = pytest.mark.thorough

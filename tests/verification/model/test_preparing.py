@@ -6,8 +6,17 @@ from dataclasses import fields, replace
 
 import pytest
 
-from verification.model.volumes.exploring import GANG, ONE, PREPARING, NamedPreparing, explore_preparing
-from verification.model.volumes.state import BUILT, Config, Left, Rules
+from verification.model.volumes import (
+    BUILT,
+    GANG,
+    ONE,
+    PREPARING,
+    Config,
+    Left,
+    NamedPreparing,
+    Rules,
+    explore_preparing,
+)
 
 pytestmark = pytest.mark.thorough
 

@@ -25,7 +25,7 @@ export class NodeView extends View {
       ["Product", node.product ?? ""],
       ["Node pool", node.nodePool ?? ""],
       ["Use", reported(node)],
-      ["MIG slices being made", (node.carvings ?? []).join("; ")],
+      ["MIG slices being made", (node.partitionings ?? []).join("; ")],
       ["MIG", (node.slices ?? []).map((one) => `${one.profile}: ${least}${one.used} of ${one.total} used`).join(", ")],
     ];
     const rows = (node.devices ?? []).map((device, place) => {

@@ -16,12 +16,12 @@ import msgspec
 
 from simulator.nodes.shape import NodeShape
 from simulator.policies import AGENT
-from verification.hostile.faults.kinds import KINDS, OF_AGENTS, OF_CARVING, OF_CLAIMS, OF_ROOM, Fault
+from verification.hostile.faults.kinds import KINDS, OF_AGENTS, OF_CLAIMS, OF_PARTITIONING, OF_PREEMPTION, Fault
 
 #: Users on the API server other than the components that may be struck (simulator/world.py, replicas.py).
 _BYSTANDERS: Final = ("", "system:nodes", "reservation", "admission")
 #: Kinds of faults that only some runs can have.
-_OF_PARTS: Final = (OF_ROOM, OF_AGENTS, OF_CLAIMS, OF_CARVING)
+_OF_PARTS: Final = (OF_PREEMPTION, OF_AGENTS, OF_CLAIMS, OF_PARTITIONING)
 #: In how many runs of a hundred, where all kinds may occur, those do that excuse an invariant.
 _EXCUSING_PERCENT: Final = 30
 
@@ -54,12 +54,12 @@ def draw(
     binders: int = 1,
     duration_s: float = 120.0,
     about: Collection[Collection[str]] = (),
-    surely: Collection[Collection[str]] = (OF_CLAIMS, OF_CARVING),
+    surely: Collection[Collection[str]] = (OF_CLAIMS, OF_PARTITIONING),
 ) -> tuple[Fault, ...]:
     """Draw the faults of a run, by time. ``kinds``: those that may occur (None: all; empty: none).
 
-    ``about``: which of OF_ROOM, OF_AGENTS, OF_CLAIMS and OF_CARVING "all" has as well, as the run has what they are
-    about. Of those that are ``surely`` among them one kind at least is drawn.
+    ``about``: which of OF_PREEMPTION, OF_AGENTS, OF_CLAIMS and OF_PARTITIONING "all" has as well, as the run has what
+    they are about. Of those that are ``surely`` among them one kind at least is drawn.
 
     Raises ValueError for a kind that is not known.
     """
@@ -231,11 +231,11 @@ _OWN: Final[Mapping[tuple[str, str], Draw]] = {
     ("agent-slow", "slow_s"): _one_of(0.3, 1.0, 5.0, 30.0),
     ("book-lost", "is_empty"): _one_of(False, True),
     ("book-lost", "stage"): _one_of("told", "used", "used"),
-    ("carver-crashes", "for_s"): _between((30, 120)),
-    ("carver-crashes", "nth"): _one_of(0, 1, 1, 2, 2, 3, 4),
-    ("carver-crashes", "moment"): _one_of("before", "after"),
-    ("carver-crashes", "pause_s"): _one_of(0.0, 0.5, 3.0, 20.0),
-    ("carver-down", "for_s"): _between((1, 30), (30, 120)),
+    ("partitioner-crashes", "for_s"): _between((30, 120)),
+    ("partitioner-crashes", "nth"): _one_of(0, 1, 1, 2, 2, 3, 4),
+    ("partitioner-crashes", "moment"): _one_of("before", "after"),
+    ("partitioner-crashes", "pause_s"): _one_of(0.0, 0.5, 3.0, 20.0),
+    ("partitioner-down", "for_s"): _between((1, 30), (30, 120)),
     ("cache-old", "for_s"): _between((120, 400)),
     ("cache-old", "user"): _component,
     ("cache-old", "plural"): _one_of(""),
@@ -284,7 +284,7 @@ _OWN: Final[Mapping[tuple[str, str], Draw]] = {
     ("gpu-nodes-unheard", "for_s"): _between((0.5, 20), (20, 150)),
     ("gpu-nodes-unheard", "plural"): _one_of("gpunodes"),
     ("gpu-nodes-unheard", "user"): _scheduler_or_agent,
-    ("holder-goes", "for_s"): _between((5, 60), (60, 200)),
+    ("nominee-goes", "for_s"): _between((5, 60), (60, 200)),
     ("kubelet-restarts", "blind_s"): _one_of(0.0, 1.0, 4.0, 9.0),
     ("kubelet-restarts", "every_s"): _one_of(5.0, 12.0, 30.0),
     ("kubelet-restarts", "for_s"): _between((1, 60)),
@@ -319,11 +319,11 @@ _OWN: Final[Mapping[tuple[str, str], Draw]] = {
     ("rival-allocates", "count"): _one_of(1, 2, 4, 8),
     ("rival-allocates", "for_s"): _between((2, 20), (20, 120)),
     ("rival-allocates", "late_s"): _one_of(0.0, 0.2, 2.0),
-    ("room-conflict", "for_s"): _between((5, 60), (60, 200)),
-    ("room-conflict", "plural"): _one_of(""),
-    ("room-conflict", "user"): _one_of(""),
-    ("room-deleted", "every_s"): _one_of(0.5, 5.0, 20.0),
-    ("room-deleted", "for_s"): _between((5, 60)),
+    ("nomination-conflict", "for_s"): _between((5, 60), (60, 200)),
+    ("nomination-conflict", "plural"): _one_of(""),
+    ("nomination-conflict", "user"): _one_of(""),
+    ("nominations-deleted", "every_s"): _one_of(0.5, 5.0, 20.0),
+    ("nominations-deleted", "for_s"): _between((5, 60)),
     ("server-error", "done_per_mille"): _one_of(0, 500, 1000),
     ("slow", "there_s"): _one_of(0.0, 0.5, 2.0, 9.0),
     ("slow", "back_s"): _one_of(0.0, 0.0, 2.0, 9.0),

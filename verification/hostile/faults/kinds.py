@@ -17,6 +17,7 @@ from verification.hostile.faults.claims import (
     ProvisionerDown,
     ProvisioningFails,
     ProvisioningSlow,
+    RivalAllocates,
 )
 from verification.hostile.faults.components import (
     AdmissionDown,
@@ -30,14 +31,14 @@ from verification.hostile.faults.components import (
 )
 from verification.hostile.faults.ground import Timed
 from verification.hostile.faults.mig import (
-    CarverCrashes,
-    CarverDown,
     DriverFails,
     DriverSlow,
     GpuNodesLate,
     GpuNodesMeddled,
     GpuNodesUnheard,
     KubeletRestarts,
+    PartitionerCrashes,
+    PartitionerDown,
     SlicesGrabbed,
 )
 from verification.hostile.faults.nodes import (
@@ -67,15 +68,16 @@ from verification.hostile.faults.preemption import (
     EvictionsFail,
     EvictionsRefused,
     EvictionsSlow,
-    HolderGoes,
+    NominationConflict,
+    NominationsDeleted,
+    NomineeGoes,
     QueueVanishes,
-    RoomConflict,
-    RoomDeleted,
     TwoBudgets,
     VictimStays,
 )
 from verification.hostile.faults.processes import Crash, CutOff, OlderVersion, Pause, TwoLeaders
 from verification.hostile.faults.requests import (
+    CacheOld,
     Conflicts,
     Expired,
     Forbidden,
@@ -85,6 +87,11 @@ from verification.hostile.faults.requests import (
     Throttled,
     TimeOuts,
     Unauthorized,
+    WatchCut,
+    WatchDelayed,
+    WatchExpired,
+    WatchHeld,
+    WatchRepeated,
 )
 from verification.hostile.faults.reservations import (
     BookLost,
@@ -99,8 +106,6 @@ from verification.hostile.faults.reservations import (
     ReservationUnpullable,
     ReservationVanishes,
 )
-from verification.hostile.faults.rivals import RivalAllocates
-from verification.hostile.faults.watches import CacheOld, WatchCut, WatchDelayed, WatchExpired, WatchHeld, WatchRepeated
 
 Fault = Union[  # noqa: UP007 - read by get_args and by msgspec; one kind a line
     AdmissionDown,
@@ -110,8 +115,8 @@ Fault = Union[  # noqa: UP007 - read by get_args and by msgspec; one kind a line
     AgentSlow,
     BookLost,
     CacheOld,
-    CarverCrashes,
-    CarverDown,
+    PartitionerCrashes,
+    PartitionerDown,
     ClaimControllerDown,
     ClaimWrites,
     ClaimsRemade,
@@ -137,7 +142,7 @@ Fault = Union[  # noqa: UP007 - read by get_args and by msgspec; one kind a line
     GpuNodesLate,
     GpuNodesMeddled,
     GpuNodesUnheard,
-    HolderGoes,
+    NomineeGoes,
     KubeletForgets,
     KubeletRefuses,
     KubeletRestarts,
@@ -173,8 +178,8 @@ Fault = Union[  # noqa: UP007 - read by get_args and by msgspec; one kind a line
     ReservationsDeleted,
     Resets,
     RivalAllocates,
-    RoomConflict,
-    RoomDeleted,
+    NominationConflict,
+    NominationsDeleted,
     ServerErrors,
     ServerLags,
     SlicesGrabbed,
@@ -197,9 +202,9 @@ Fault = Union[  # noqa: UP007 - read by get_args and by msgspec; one kind a line
 KINDS: Final[Mapping[str, type[Timed]]] = {str(kind.__struct_config__.tag): kind for kind in get_args(Fault)}
 
 #: Those that are about evictions for others: drawn only where room is made, or by name.
-OF_ROOM: Final = frozenset({
+OF_PREEMPTION: Final = frozenset({
     *("evictions-refused", "evictions-fail", "evictions-slow", "evictions-two-budgets", "victim-stays"),
-    *("holder-goes", "queue-vanishes", "room-conflict", "room-deleted"),
+    *("nominee-goes", "queue-vanishes", "nomination-conflict", "nominations-deleted"),
 })  # fmt: skip
 
 #: Those that are about node agents: drawn only where there are some, or by name.
@@ -214,9 +219,9 @@ OF_CLAIMS: Final = frozenset({
 
 
 #: Those that are about agents that make MIG slices: drawn only where there are some, or by name.
-OF_CARVING: Final = frozenset({
-    *("carver-crashes", "carver-down", "mig-driver-fails", "mig-driver-slow", "kubelet-restarts", "slices-grabbed"),
-    *("gpu-nodes-late", "gpu-nodes-unheard", "gpu-nodes-meddled"),
+OF_PARTITIONING: Final = frozenset({
+    *("partitioner-crashes", "partitioner-down", "mig-driver-fails", "mig-driver-slow", "kubelet-restarts"),
+    *("slices-grabbed", "gpu-nodes-late", "gpu-nodes-unheard", "gpu-nodes-meddled"),
 })  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from simulator.mig.hardware import End, Moment
 from simulator.mig.nodes import SlicedRuntime
 from simulator.policies import AGENT
 from verification.hostile.faults.ground import READS, Ground, Timed
-from verification.hostile.faults.watches import WatchHeld
+from verification.hostile.faults.requests import WatchHeld
 
 NAMESPACE: Final = "grabbers"
 _LOOK_S: Final = 0.1
@@ -42,7 +42,7 @@ class _OnSliced(Timed, frozen=True, kw_only=True):
         raise NotImplementedError
 
 
-class CarverCrashes(_OnSliced, frozen=True, kw_only=True, tag="carver-crashes"):
+class PartitionerCrashes(_OnSliced, frozen=True, kw_only=True, tag="partitioner-crashes"):
     """The agent is killed at the ``nth`` change of slices (0: at once), before or after the driver has done it.
 
     ``pause_s`` later it is started again, but not before the driver is done with what it was asked.
@@ -74,7 +74,7 @@ class CarverCrashes(_OnSliced, frozen=True, kw_only=True, tag="carver-crashes"):
             found.let_up()
 
 
-class CarverDown(_OnSliced, frozen=True, kw_only=True, tag="carver-down"):
+class PartitionerDown(_OnSliced, frozen=True, kw_only=True, tag="partitioner-down"):
     """The agent is down until the end: what is asked of it is not taken up, and the scheduler withdraws it."""
 
     @override
@@ -139,7 +139,7 @@ class SlicesGrabbed(_OnSliced, frozen=True, kw_only=True, tag="slices-grabbed"):
         dice, made, known = ground.dice(self.kind, self.seed), list[str](), frozenset[str]()
         with anyio.move_on_after(self.for_s):
             while True:
-                now = found.agent.carver.withdrawn if found.agent is not None else frozenset[str]()
+                now = found.agent.partitioner.withdrawn if found.agent is not None else frozenset[str]()
                 for uuid in sorted(now - known):
                     resource = next((each.resource for each in found.machine.devices() if each.uuid == uuid), "")
                     await anyio.sleep(dice.uniform(0.0, self.late_s))

@@ -183,7 +183,7 @@ def _differences(ground: Ground) -> Iterator[str]:
     """
     pods = {pod["metadata"]["uid"]: pod for pod in ground.world.pods}
     bound = {uid: pod["spec"].get("nodeName") for uid, pod in pods.items()}
-    running = ground.world.nodes.witness.running
+    running = ground.world.nodes.ground_truth.running
     yield from (each.pod for each in running if bound.get(each.pod_uid) != each.node)
     for name, kubelet in ground.world.nodes.kubelets.items():
         yield from (uid for uid in sorted(kubelet.intake.active) if bound.get(uid) != name)
@@ -196,7 +196,7 @@ def _differences(ground: Ground) -> Iterator[str]:
 def _to_run(pod: dict[str, Any]) -> Iterator[str]:
     """Containers that run by their status, and those of a reservation that has not ended."""
     status, spec = pod.get("status") or {}, pod["spec"]
-    is_live = spec.get("nodeName") and status.get("phase") not in {names.SUCCEEDED, names.FAILED}
+    is_live = spec.get("nodeName") and status.get("phase") not in names.ENDED_PHASES
     if is_live and pod["metadata"]["namespace"] == names.RESERVATION_NAMESPACE:
         yield from (container["name"] for container in spec["containers"])
     for told in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):

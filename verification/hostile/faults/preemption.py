@@ -110,7 +110,7 @@ async def _put(ground: Ground, pod: Pod, finalizers: list[str]) -> None:
 _LOOK_S: Final = 0.05
 
 
-class RoomConflict(Requests, frozen=True, kw_only=True, tag="room-conflict"):
+class NominationConflict(Requests, frozen=True, kw_only=True, tag="nomination-conflict"):
     """409 to writes of the record of nominations: another leader was faster, as its answers say."""
 
     @override
@@ -122,7 +122,7 @@ class RoomConflict(Requests, frozen=True, kw_only=True, tag="room-conflict"):
         return Fault(refuse_with=409)
 
 
-class RoomDeleted(Timed, frozen=True, kw_only=True, tag="room-deleted"):
+class NominationsDeleted(Timed, frozen=True, kw_only=True, tag="nominations-deleted"):
     """Somebody deletes the record of nominations, every ``every_s``."""
 
     every_s: float
@@ -144,7 +144,7 @@ async def _nominations(ground: Ground) -> list[nominations.Nomination]:
     return [] if found is None else nominations.nominations(msgspec.to_builtins(found))
 
 
-class HolderGoes(Timed, frozen=True, kw_only=True, tag="holder-goes"):
+class NomineeGoes(Timed, frozen=True, kw_only=True, tag="nominee-goes"):
     """Of a thousand pods that room is made for ``per_mille`` are deleted as soon as the record names them."""
 
     per_mille: int = 1000
@@ -155,13 +155,13 @@ class HolderGoes(Timed, frozen=True, kw_only=True, tag="holder-goes"):
         dice, seen = ground.dice(self.kind, self.seed), set[str]()
         with anyio.move_on_after(self.for_s):
             while True:
-                holders = {uid for nomination in await _nominations(ground) for uid in nomination.holders}
-                for pod in (await ground.api.list(PODS, skip_undecodable=True)).items if holders - seen else ():
+                nominees = {uid for nomination in await _nominations(ground) for uid in nomination.nominees}
+                for pod in (await ground.api.list(PODS, skip_undecodable=True)).items if nominees - seen else ():
                     meta = pod.metadata
-                    if meta.uid in holders - seen and dice.randrange(1000) < self.per_mille:
+                    if meta.uid in nominees - seen and dice.randrange(1000) < self.per_mille:
                         at: dict[str, Any] = {"namespace": meta.namespace, "uid": meta.uid}
                         await ground.insist(partial(ground.api.delete, PODS, meta.name, **at))
-                seen |= holders
+                seen |= nominees
                 await anyio.sleep(_LOOK_S)
 
 
@@ -187,12 +187,12 @@ class QueueVanishes(Timed, frozen=True, kw_only=True, tag="queue-vanishes"):
             await ground.insist(partial(_made, ground, QUEUES, body))
 
     async def _take(self, ground: Ground) -> Any:
-        holders = {uid for nomination in await _nominations(ground) for uid in nomination.holders}
-        if not holders:
+        nominees = {uid for nomination in await _nominations(ground) for uid in nomination.nominees}
+        if not nominees:
             return None
         for pod in (await ground.api.list(PODS, skip_undecodable=True)).items:
             name = (pod.metadata.labels or {}).get(names.QUEUE_LABEL)
-            if pod.metadata.uid in holders and name:
+            if pod.metadata.uid in nominees and name:
                 found = await ground.insist(partial(ground.api.get, QUEUES, name))
                 if found is not None:
                     await ground.insist(partial(ground.api.delete, QUEUES, name))

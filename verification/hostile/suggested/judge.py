@@ -36,6 +36,7 @@ from verification.hostile.suggested.reference import (
     sentence_of,
 )
 from wire import names
+from wire.units import SECOND_NS
 
 if TYPE_CHECKING:
     from simulator.world import World
@@ -187,7 +188,7 @@ class Suggested:
     def _wall_s(self, at_s: float) -> int:
         """The wall clock's second at a time of the event loop."""
         now_ns = 0 if self._clock is None else self._clock.now_ns()
-        return (now_ns - round((anyio.current_time() - at_s) * 10**9)) // 10**9
+        return (now_ns - round((anyio.current_time() - at_s) * SECOND_NS)) // SECOND_NS
 
     def _found(self, at_s: float, text: str) -> None:
         if self._world is not None:

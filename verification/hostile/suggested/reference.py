@@ -26,10 +26,10 @@ import msgspec
 
 from kube.client.resources import BIND_REQUESTS, NODES, POD_GROUPS, PODS, QUEUES
 from scheduler.core.cluster import Cluster
-from scheduler.core.convert.queues import queue_record
+from scheduler.core.convert.pod_groups import queue_record
 from scheduler.core.decide.changes import UnknownObject, WithoutPods
 from scheduler.core.decide.snapshot import Snapshot
-from scheduler.core.model.preemption import RoomFacts
+from scheduler.core.model.preemption import PreemptionFacts
 from scheduler.core.model.records import SeenPod
 from scheduler.core.model.settings import Settings
 from scheduler.core.what_if import known_ends
@@ -250,7 +250,7 @@ class Reference:
         made.queues.records.replace(found[QUEUES.plural])
         for seen in found[PODS.plural]:
             made.take_pod(made.interned(seen))
-        made.note_room_facts(RoomFacts(version=1))
+        made.note_preemption_facts(PreemptionFacts(version=1))
         return made
 
     def _as_read(self, plural: str, raw: bytes) -> Any:

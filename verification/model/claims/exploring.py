@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from verification.model.claims.schedulers import Acting, decisions
-from verification.model.claims.state import (
+from verification.model.claims.schedulers import (
     BUILT,
     FOREIGN,
     GONE,
     NONE,
+    Acting,
     Attempt,
     Choice,
     Claim,
@@ -29,6 +29,7 @@ from verification.model.claims.state import (
     Step,
     World,
     changed,
+    decisions,
     is_later_double,
 )
 from verification.model.explorer import Result, explored

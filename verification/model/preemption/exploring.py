@@ -11,16 +11,18 @@ from collections.abc import Hashable, Iterator, Sequence
 from itertools import pairwise
 
 from verification.model.explorer import Result, explored
-from verification.model.preemption.config import BUILT, Config, Rules
-from verification.model.preemption.deciding import Deciding
+from verification.model.preemption.deciding import Deciding, Evicting, Recording
 from verification.model.preemption.state import (
+    BUILT,
     GONE,
     LEAVING,
     LIVE,
+    Config,
     Late,
     Leader,
     Nomination,
     Pod,
+    Rules,
     Step,
     World,
     Write,
@@ -30,7 +32,6 @@ from verification.model.preemption.state import (
     spend,
     waits,
 )
-from verification.model.preemption.writes import Evicting, Recording
 
 
 def named_anew(world: World, rules: Rules) -> World:
@@ -198,7 +199,7 @@ class Room:
         return [*lines, *(f"= {part}" for part in (*last.pods, *last.record, *last.leaders, *last.late))]
 
 
-def explore_room(config: Config, rules: Rules = BUILT, *, limit: int = 10_000_000) -> Result:
+def explore_preemption(config: Config, rules: Rules = BUILT, *, limit: int = 10_000_000) -> Result:
     """Explore preemption: until a violation is found, everything was seen, or ``limit`` states are known."""
     return explored(Room(config, rules), limit=limit)
 

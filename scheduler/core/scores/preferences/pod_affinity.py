@@ -13,8 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.core.filters.pod_rule import Matcher, Tally
-from scheduler.core.filters.pod_terms import Drawing, TakenByAll, without_key
+from scheduler.core.filters.pod_rule import Drawing, Matcher, TakenByAll, Tally, without_key
 from scheduler.core.model.pod_class import PodClass, WeightedTerm, Weights
 from scheduler.core.nodes.table import Bools, Int64s
 from scheduler.core.scores.preferences.preference import MOST, Changed, Seen

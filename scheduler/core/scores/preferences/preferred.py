@@ -13,11 +13,8 @@ import numpy as np
 
 from scheduler.core.model.pod_class import PodClass, Weights
 from scheduler.core.nodes.table import Bools, Int64s
-from scheduler.core.scores.preferences.images import Images
-from scheduler.core.scores.preferences.node_affinity import NodeAffinity
 from scheduler.core.scores.preferences.pod_affinity import PodAffinity
-from scheduler.core.scores.preferences.prefer_no_schedule import PreferNoSchedule
-from scheduler.core.scores.preferences.preference import Preference, Scorer
+from scheduler.core.scores.preferences.preference import Images, NodeAffinity, Preference, PreferNoSchedule, Scorer
 from scheduler.core.scores.preferences.soft_spread import SoftSpread
 from scheduler.core.snapshot.pod_counts import NodeGroups, PodCounts
 

@@ -9,14 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodeagent.core.enforcement.caps import PAUSE_NS, Steady, is_weaker, steadied
+from nodeagent.core.enforcement.container_edits import Lasting, Lingering
 from nodeagent.core.enforcement.overuse import (
     MIB,
     Action,
-    Deed,
     Device,
     History,
     Judgement,
     Key,
+    Kill,
     Process,
     Rules,
     Sample,
@@ -55,7 +57,7 @@ def looks(
 
 def ended(judgements: Sequence[Judgement]) -> list[list[int]]:
     """PIDs that are ended in each look."""
-    return [[victim.pid for deed in each.deeds for victim in deed.victims] for each in judgements]
+    return [[victim.pid for kill in each.kills for victim in kill.victims] for each in judgements]
 
 
 @pytest.mark.parametrize(
@@ -90,9 +92,9 @@ def test_a_byte_above_is_above() -> None:
 def test_the_sum_of_a_pods_processes_counts_and_its_largest_goes() -> None:
     seen = [[device(process(5, 300), process(6, 600), process(7, 300), process(8, 900, "pod-b"))]] * 2
     (_, second) = looks(seen, {("pod-a", CARD): 1000, ("pod-b", CARD): 1000})
-    (deed,) = second.deeds
-    assert (deed.pod_uid, deed.used_bytes, deed.cap_mib, deed.action) == ("pod-a", 1200 * MIB, 1000, Action.END_LARGEST)
-    assert [victim.pid for victim in deed.victims] == [6]
+    (kill,) = second.kills
+    assert (kill.pod_uid, kill.used_bytes, kill.cap_mib, kill.action) == ("pod-a", 1200 * MIB, 1000, Action.END_LARGEST)
+    assert [victim.pid for victim in kill.victims] == [6]
 
 
 def test_of_equals_the_youngest_goes() -> None:
@@ -125,7 +127,7 @@ def test_what_does_not_end_counts_again_after_a_while() -> None:
     assert ended(looks(seen, {("pod-a", CARD): 1000})) == [[], [7], [], [], [], [], [], [7], []]
 
 
-def test_the_third_deed_in_a_minute_ends_all_of_the_pod_on_that_device_only() -> None:
+def test_the_third_kill_in_a_minute_ends_all_of_the_pod_on_that_device_only() -> None:
     """A program that is started again and again by its parent."""
     parent, neighbour = process(1, 10), process(90, 5000, "pod-b")
     seen = [[device(parent, process(10 + n // 2, 2000 + n // 2), neighbour)] for n in range(8)]
@@ -133,26 +135,26 @@ def test_the_third_deed_in_a_minute_ends_all_of_the_pod_on_that_device_only() ->
     caps = {("pod-a", CARD): 1000, ("pod-b", CARD): 9000, ("pod-a", "GPU-2"): 1000}
     found = looks([[*each, elsewhere] for each in seen], caps)
     assert ended(found)[:6] == [[], [10], [], [11], [], [12, 1]]
-    assert [deed.action for each in found for deed in each.deeds][:3] == [
+    assert [kill.action for each in found for kill in each.kills][:3] == [
         Action.END_LARGEST,
         Action.END_LARGEST,
         Action.END_ALL,
     ]
-    assert {deed.device for each in found for deed in each.deeds} == {CARD}
+    assert {kill.device for each in found for kill in each.kills} == {CARD}
 
 
-def test_deeds_of_more_than_a_minute_ago_do_not_count() -> None:
+def test_kills_of_more_than_a_minute_ago_do_not_count() -> None:
     seen = [[device(process(1, 10), process(10 + n // 2, 2000))] for n in range(8)]
     found = looks(seen, {("pod-a", CARD): 1000}, every_ns=16 * SECOND)
-    assert all(deed.action is Action.END_LARGEST for each in found for deed in each.deeds)
-    assert all(len(when) <= 2 for when in found[-1].history.deeds.values())
+    assert all(kill.action is Action.END_LARGEST for each in found for kill in each.kills)
+    assert all(len(when) <= 2 for when in found[-1].history.kills.values())
 
 
 def test_a_dry_run_says_what_it_would_do_once_a_minute() -> None:
     seen = [[device(process(7, 2000))]] * 130
     found = looks(seen, {("pod-a", CARD): 1000}, Rules())
-    assert [number for number, each in enumerate(found) if each.deeds] == [1, 61, 121]
-    assert all(deed.is_dry for each in found for deed in each.deeds)
+    assert [number for number, each in enumerate(found) if each.kills] == [1, 61, 121]
+    assert all(kill.is_dry for each in found for kill in each.kills)
     assert not found[-1].history.leaving
 
 
@@ -176,16 +178,12 @@ def test_a_cap_is_of_one_device() -> None:
     seen = [[device(process(7, 2000)), device(process(7, 2000), uuid="GPU-2")]] * 2
     assert ended(looks(seen, {("pod-a", "GPU-3"): 1})) == [[], []]
     (_, second) = looks(seen, {("pod-a", "GPU-2"): 1000})
-    assert [deed.device for deed in second.deeds] == ["GPU-2"]
+    assert [kill.device for kill in second.kills] == ["GPU-2"]
 
 
 PODS = ("", "pod-a", "pod-b", "pod-c")
 PROCESSES = st.builds(
-    process,
-    st.integers(1, 6),
-    st.none() | st.integers(0, 3000),
-    st.sampled_from(PODS),
-    started=st.integers(1, 2),
+    process, st.integers(1, 6), st.none() | st.integers(0, 3000), st.sampled_from(PODS), started=st.integers(1, 2)
 )
 DEVICES = st.lists(PROCESSES, max_size=5, unique_by=lambda one: one.pid).map(lambda found: device(*found))
 CAPS = st.dictionaries(st.sampled_from([(pod, CARD) for pod in PODS]), st.integers(0, 2500))
@@ -195,15 +193,15 @@ CAPS = st.dictionaries(st.sampled_from([(pod, CARD) for pod in PODS]), st.intege
 def test_no_history_makes_anything_else_end(seen: list[Device], caps: dict[Key, int], dry_run: bool) -> None:
     rules = replace(KILLS, dry_run=dry_run)
     for one, judgement in zip(seen, looks([[each] for each in seen], caps, rules), strict=True):
-        for deed in judgement.deeds:
-            assert caps[deed.pod_uid, CARD] > 0
-            assert deed.pod_uid
-            assert deed.victims
-            assert all(victim in one.processes and victim.pod_uid == deed.pod_uid for victim in deed.victims)
-            used = sum(each.used_bytes or 0 for each in one.processes if each.pod_uid == deed.pod_uid)
-            assert used >= deed.used_bytes > (caps[deed.pod_uid, CARD] + rules.tolerance_mib) * MIB
+        for kill in judgement.kills:
+            assert caps[kill.pod_uid, CARD] > 0
+            assert kill.pod_uid
+            assert kill.victims
+            assert all(victim in one.processes and victim.pod_uid == kill.pod_uid for victim in kill.victims)
+            used = sum(each.used_bytes or 0 for each in one.processes if each.pod_uid == kill.pod_uid)
+            assert used >= kill.used_bytes > (caps[kill.pod_uid, CARD] + rules.tolerance_mib) * MIB
             assert all(each.used_bytes is not None for each in one.processes)
-            assert deed.victims[0].used_bytes == max(victim.used_bytes or 0 for victim in deed.victims)
+            assert kill.victims[0].used_bytes == max(victim.used_bytes or 0 for victim in kill.victims)
 
 
 @given(st.integers(1, 3000), st.integers(0, 6000))
@@ -260,9 +258,9 @@ class Tally:
     left_alone: int = 0
 
 
-def end(machine: Machine, deed: Deed, judged: Mapping[int, int], tally: Tally, *, looks_again: bool) -> None:
+def end(machine: Machine, kill: Kill, judged: Mapping[int, int], tally: Tally, *, looks_again: bool) -> None:
     """What nodeagent/enforcement/memory_enforcer/loop.py does: pin, look again, signal. Others run between any two."""
-    for victim in deed.victims:
+    for victim in kill.victims:
         machine.churn(2)
         pinned = machine.alive[victim.pid]
         machine.churn(2)
@@ -284,11 +282,12 @@ def rounds(signals: int, *, looks_again: bool) -> Tally:
         judged = {one.pid: one.number for one in machine.alive.values()}
         judgement = judge(Sample(number * SECOND, (machine.device(),)), caps, history, KILLS)
         history = judgement.history
-        for deed in judgement.deeds:
-            end(machine, deed, judged, tally, looks_again=looks_again)
+        for kill in judgement.kills:
+            end(machine, kill, judged, tally, looks_again=looks_again)
     raise AssertionError
 
 
+@pytest.mark.thorough
 def test_no_other_process_is_ended_where_pids_are_used_again() -> None:
     tally = rounds(4_000, looks_again=True)
     assert tally.wrong == 0
@@ -320,8 +319,7 @@ def test_a_process_is_its_pid_start_time_and_pod(seen: Seen | None, *, is_same: 
 
 
 @pytest.mark.parametrize(
-    ("counted_mib", "is_ended"),
-    [(None, True), (999, False), (1064, False), (1065, True), (0, False), (90_000, True)],
+    ("counted_mib", "is_ended"), [(None, True), (999, False), (1064, False), (1065, True), (0, False), (90_000, True)]
 )
 def test_what_the_driver_counts_for_a_pod_is_better_than_the_sum_over_its_processes(
     counted_mib: int | None, *, is_ended: bool
@@ -330,17 +328,17 @@ def test_what_the_driver_counts_for_a_pod_is_better_than_the_sum_over_its_proces
     counted = {} if counted_mib is None else {key: counted_mib * MIB}
     sample = Sample(0, (device(process(7, 900), process(8, 300)),))
     found = judge(sample, caps, History(over=frozenset({key})), KILLS, counted=counted)
-    assert bool(found.deeds) is is_ended
+    assert bool(found.kills) is is_ended
     if is_ended and counted_mib is not None:
-        assert found.deeds[0].used_bytes == counted_mib * MIB
+        assert found.kills[0].used_bytes == counted_mib * MIB
 
 
 def test_what_is_ending_is_taken_off_the_drivers_count_as_well() -> None:
     caps, key = {("pod-a", CARD): 1000}, ("pod-a", CARD)
     history = History(over=frozenset({key}), leaving={(7, 1): 0})
     sample = Sample(SECOND, (device(process(7, 900), process(8, 300)),))
-    assert not judge(sample, caps, history, KILLS, counted={key: 1900 * MIB}).deeds
-    assert judge(sample, caps, history, KILLS, counted={key: 2000 * MIB}).deeds
+    assert not judge(sample, caps, history, KILLS, counted={key: 1900 * MIB}).kills
+    assert judge(sample, caps, history, KILLS, counted={key: 2000 * MIB}).kills
 
 
 def test_only_pods_above_their_cap_are_counted_again() -> None:
@@ -353,3 +351,86 @@ def test_only_pods_above_their_cap_are_counted_again() -> None:
         ),
     )
     assert above(sample, caps, KILLS) == {("pod-a", CARD)}
+
+
+def test_a_thing_counts_once_it_was_so_all_the_time() -> None:
+    lasting = Lasting(30.0)
+    assert lasting.take(["a"], 0.0) == set()
+    assert lasting.take(["a", "b"], 29.0) == set()
+    assert lasting.take(["a", "b"], 30.0) == {"a"}
+    assert lasting.take(["b"], 59.0) == {"b"}
+    assert lasting.take(["a", "b"], 60.0) == {"b"}
+
+
+def test_what_was_so_before_counts_at_once_and_begins_again_as_any_other() -> None:
+    lasting = Lasting(30.0)
+    lasting.begin(["a", "b"])
+    assert lasting.take(["a", "c"], 0.0) == {"a"}
+    assert lasting.take(["a", "b"], 1.0) == {"a"}
+    assert lasting.take([], 2.0) == set()
+    assert lasting.take(["a"], 31.0) == set()
+
+
+def test_a_pod_is_kept_for_a_while_after_it_was_seen_last() -> None:
+    kept = Lingering(60.0)
+    assert kept.take({"a", "b"}, 0.0) == {"a", "b"}
+    assert kept.take({"b"}, 59.0) == {"a", "b"}
+    assert kept.take({"b"}, 60.0) == {"b"}
+    assert kept.take({"a"}, 70.0) == {"a", "b"}
+    assert kept.take((), 120.0) == {"a"}
+
+
+PAUSE_S = PAUSE_NS // SECOND
+
+
+def told(looks: Sequence[tuple[int, str]]) -> list[str]:
+    """What a tenant is told to be limited by after each look: (second, what is so)."""
+    kept: dict[str, Steady] = {}
+    found = []
+    for at_s, word in looks:
+        kept = steadied(kept, {"pod": word}, at_s * SECOND)
+        found.append(kept["pod"].word)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("looks", "words"),
+    [
+        # A first gain and a loss are reported at once.
+        ([(0, ""), (1, "kill"), (2, "driver")], ["", "kill", "driver"]),
+        ([(0, "driver"), (1, "kill"), (2, "")], ["driver", "kill", ""]),
+        # What comes back waits for the end of the pause.
+        ([(0, "kill"), (1, ""), (2, "kill"), (PAUSE_S, "kill"), (1 + PAUSE_S, "kill")], ["kill", "", "", "", "kill"]),
+        ([(0, "kill"), (1, ""), (2, "kill"), (3, ""), (1 + PAUSE_S, "")], ["kill", "", "", "", ""]),
+        # A better one as well, and a loss meanwhile begins another pause.
+        ([(0, "driver"), (1, "kill"), (2, "driver"), (31, "driver")], ["driver", "kill", "kill", "driver"]),
+        ([(0, "driver"), (1, "kill"), (20, ""), (31, "kill"), (50, "kill")], ["driver", "kill", "", "", "kill"]),
+    ],
+)
+def test_a_loss_is_told_at_once_and_what_comes_back_after_a_pause(
+    looks: Sequence[tuple[int, str]], words: Sequence[str]
+) -> None:
+    assert told(looks) == words
+
+
+def test_a_tenant_that_is_gone_is_forgotten() -> None:
+    kept = steadied({"a": Steady("kill", 5), "b": Steady("", 5)}, {"b": "kill", "c": "driver"}, 6)
+    assert kept == {"b": Steady("", 5), "c": Steady("driver")}
+
+
+WORDS = st.sampled_from(["", "hami-core", "mps", "kill", "driver"])
+
+
+@given(st.lists(WORDS, min_size=2, max_size=60))
+def test_nobody_is_told_to_be_limited_better_than_it_is(words: Sequence[str]) -> None:
+    looks = list(enumerate(words))
+    for word, said in zip(words, told(looks), strict=True):
+        assert not is_weaker(word, said)
+
+
+@given(st.lists(st.sampled_from(["", "kill"]), min_size=120, max_size=120))
+def test_what_alternates_is_told_twice_in_a_pause_at_most(words: Sequence[str]) -> None:
+    said = told(list(enumerate(words)))
+    changes = [number for number in range(1, len(said)) if said[number] != said[number - 1]]
+    for first, third in zip(changes, changes[2:], strict=False):
+        assert third - first >= PAUSE_S - 1

@@ -1,4 +1,4 @@
-"""GPUs as tests of carving see them: of the profiles of an H100, with a few slices."""
+"""GPUs as tests of partitioning see them: of the profiles of an H100, with a few slices."""
 
 from __future__ import annotations
 

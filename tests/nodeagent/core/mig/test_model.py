@@ -16,10 +16,10 @@ import pytest
 from nodeagent.core.mig_partitioning import (
     KUBELET_SETTLES_NS,
     Ask,
-    Carving,
     Destroy,
     Make,
     Outcome,
+    Partitioning,
     Seen,
     Spot,
     State,
@@ -62,7 +62,7 @@ class World:
     starts_left: int = 1
     blind_s: int | None = None
     #: Of the agent.
-    carving: Carving | None = None
+    partitioning: Partitioning | None = None
     last: Outcome | None = None
     kubelet_s: int = -SETTLES_S
 
@@ -81,7 +81,7 @@ def uuid(at: Spot) -> str:
 
 
 def withdrawn(world: World) -> frozenset[str]:
-    return frozenset() if world.carving is None else world.carving.withdrawn
+    return frozenset() if world.partitioning is None else world.partitioning.withdrawn
 
 
 def listed(world: World) -> frozenset[Spot]:
@@ -108,8 +108,8 @@ def looked(world: World, agent: Agent) -> World:
         booked=frozenset(),
         kubelet_since_ns=world.kubelet_s * SECOND_NS,
     )
-    found = step(world.carving, due(WANTED, world.last), agent.look(seen, world), world.now_s * SECOND_NS)
-    after = replace(world, carving=found.carving, last=found.outcome or world.last)
+    found = step(world.partitioning, due(WANTED, world.last), agent.look(seen, world), world.now_s * SECOND_NS)
+    after = replace(world, partitioning=found.partitioning, last=found.outcome or world.last)
     if isinstance(found.action, Destroy):
         gone = found.action.present.spot
         if world.pod is not None and world.pod.at == gone and world.pod.stage != "chosen":
@@ -118,8 +118,8 @@ def looked(world: World, agent: Agent) -> World:
     if isinstance(found.action, Make):
         after = replace(after, there=after.there | {found.action.spot})
     if found.action is not None:
-        assert found.carving is not None
-        after = replace(after, carving=done(found.carving))
+        assert found.partitioning is not None
+        after = replace(after, partitioning=done(found.partitioning))
     return after
 
 
@@ -142,7 +142,7 @@ def moves(world: World, agent: Agent) -> Iterator[World]:
         yield replace(world, blind_s=None)
     if world.crashes_left:
         last = world.last if agent.keeps_last else None
-        yield replace(world, carving=None, last=last, crashes_left=world.crashes_left - 1, kubelet_s=world.now_s)
+        yield replace(world, partitioning=None, last=last, crashes_left=world.crashes_left - 1, kubelet_s=world.now_s)
     if world.starts_left:
         # The checkpoint keeps what each pod has. A pod that was only chosen is admitted again, by the move above.
         yield replace(
@@ -178,6 +178,7 @@ def walk(agent: Agent, *, until_s: int) -> tuple[int, frozenset[State]]:
     return len(known), frozenset(ends)
 
 
+@pytest.mark.thorough
 def test_no_order_destroys_a_slice_that_a_pod_has() -> None:
     states, ends = walk(Agent(), until_s=16)
     assert states > 10_000

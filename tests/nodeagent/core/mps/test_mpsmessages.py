@@ -19,7 +19,7 @@ from nodeagent.core.mps.limits import (
     write_report,
     write_wanted,
 )
-from tests.nodeagent.core.mps.test_mpsnames import GPU, POD
+from tests.nodeagent.core.mps.test_mpssteps import GPU, POD
 
 MINE = Wanted(POD, GPU, 5_120, 30)
 SAID: list[Any] = [POD, GPU, 5_120, 30]
@@ -61,7 +61,7 @@ def test_the_least_and_the_most_that_a_tenant_may_have_are_read(mib: int, percen
         ),
     ],
 )
-def test_a_report_of_a_keeper_of_another_version_is_read(message: bytes, report: Report) -> None:
+def test_a_report_of_an_mps_daemon_of_another_version_is_read(message: bytes, report: Report) -> None:
     """Bytes, as today's writer changes with the reader."""
     assert read_report(message) == report
 
@@ -73,12 +73,12 @@ def test_tenants_of_an_agent_of_another_version_are_read(more: bytes) -> None:
 
 
 def test_what_is_written_can_be_read_by_the_next_versions() -> None:
-    """These are read for as long as keepers of this version may run: a change here is a change for them."""
+    """These are read for as long as MPS daemons of this version may run: a change here is a change for them."""
     assert body(write_wanted([MINE])) == b'{"tenants":[["%s","%s",5120,30]]}' % (POD.encode(), GPU.encode())
     assert body(write_report(Report())) == b'{"held":[],"why":"","down":false,"gone":[]}'
 
 
-def test_a_tenant_that_no_keeper_takes_is_left_out_for_the_others() -> None:
+def test_a_tenant_that_no_mps_daemon_takes_is_left_out_for_the_others() -> None:
     assert read_wanted(body(write_wanted([Wanted("x", GPU, 1, 1), MINE]))) == (MINE,)
 
 

@@ -1,3 +1,5 @@
+"""Which XIDs make a device ill: the catalogue's lines, and what differs from them."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -8,16 +10,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodeagent.core.plugin.health import (
+    CATALOGUE,
+    EXCEPTIONS,
+    Cure,
     Health,
     Look,
     RecoveryAction,
     Rules,
     State,
+    counts,
+    cure_of,
+    meaning_of,
     on_cleared,
     on_fault,
     on_look,
     on_xid,
 )
+from nodeagent.core.plugin.offer import Remembered, decoded, encoded, with_seats, with_unlisted
+from tests.nodeagent.core.machine import card, part, uuid
 
 RULES = Rules()
 S = 1_000_000_000
@@ -201,3 +211,104 @@ def test_no_device_is_offered_within_a_minute_of_a_sign(steps: list[Any]) -> Non
             health = on_look(health, step, now_ns, rules=RULES)
             sign_ns = now_ns if step.asks or not step.is_listed else sign_ns
         assert not (health.is_well and now_ns - sign_ns < RULES.healing_ns)
+
+
+#: What NVIDIA's plugin (v0.20) leaves to programs.
+_NVIDIAS_PLUGIN = {13, 31, 43, 45, 68, 109}
+_PROGRAMS = {"RESTART_APP", "IGNORE"}
+
+
+def test_every_number_is_in_one_line_of_the_catalogue_and_lines_are_in_order() -> None:
+    numbers = [number for line in CATALOGUE for number in range(line.first, line.last + 1)]
+    assert numbers == sorted(set(numbers))
+    assert set(EXCEPTIONS) <= set(numbers)
+
+
+def test_a_device_is_ill_unless_the_catalogue_blames_a_program_or_nobody() -> None:
+    by_the_rule = {
+        number: line.action not in _PROGRAMS for line in CATALOGUE for number in range(line.first, line.last + 1)
+    }
+    differs = {number for number, is_ill in by_the_rule.items() if counts(number) != is_ill}
+    assert differs == set(EXCEPTIONS)
+
+
+@pytest.mark.parametrize("number", sorted(_NVIDIAS_PLUGIN))
+def test_what_nvidias_plugin_leaves_to_programs_does_not_count_here_either(number: int) -> None:
+    assert not counts(number)
+
+
+@pytest.mark.parametrize(
+    ("number", "is_ill", "cure"),
+    [
+        # Of programs.
+        (32, False, Cure.IDLE),
+        (69, False, Cure.IDLE),
+        (135, False, Cure.IDLE),
+        # Worn memory, contained.
+        (63, True, Cure.IDLE),
+        (92, True, Cure.IDLE),
+        (94, True, Cure.IDLE),
+        # Of the device.
+        (48, True, Cure.RESET),
+        (64, True, Cure.RESET),
+        (74, True, Cure.RESET),
+        (79, True, Cure.RESET),
+        (95, True, Cure.RESET),
+        (119, True, Cure.RESET),
+        (147, True, Cure.RESET),
+        (171, True, Cure.RESET),
+        # Not by the catalogue's action.
+        (45, False, Cure.RESET),
+        (109, False, Cure.RESET),
+        (154, False, Cure.RESET),
+        # Unused, and not known yet.
+        (56, True, Cure.RESET),
+        (173, True, Cure.RESET),
+        (999, True, Cure.RESET),
+        (0, True, Cure.RESET),
+    ],
+)
+def test_what_an_xid_does_to_a_device_and_what_cures_it(number: int, is_ill: bool, cure: Cure) -> None:
+    assert (counts(number), cure_of(number)) == (is_ill, cure)
+
+
+def test_an_xid_has_a_meaning_unless_it_is_unknown() -> None:
+    assert meaning_of(79) == "GPU has fallen off the bus"
+    assert meaning_of(128) == "copy engine error"
+    assert meaning_of(999) == ""
+
+
+def test_what_is_written_is_read_again() -> None:
+    ill = Health(state=State.ILL, reason="Xid79", since_ns=7, cure=Cure.RESET, driver="1", ill_at_ns=(3, 7))
+    remembered = Remembered(
+        (card(0), card(1, has_mig=True)), (part(1, 0, "1g.10gb"),), {uuid(0): ill}, {uuid(0): 0, uuid(1): 1}
+    )
+    assert decoded(encoded(remembered)) == remembered
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"cards": 3}', b"\xff", b"[" * 100_000])
+def test_what_can_not_be_read_is_as_nothing(content: bytes) -> None:
+    assert decoded(content) == Remembered()
+
+
+@given(st.binary(max_size=40))
+def test_any_bytes_are_read_or_as_nothing(content: bytes) -> None:
+    assert isinstance(decoded(content), Remembered)
+
+
+def test_a_card_that_is_not_listed_any_more_stays() -> None:
+    assert [one.uuid for one in with_unlisted([card(0), card(1)], [card(1)])] == [uuid(0), uuid(1)]
+    assert [one.uuid for one in with_unlisted([], [card(1), card(0)])] == [uuid(0), uuid(1)]
+    assert with_unlisted([card(0, mem_mib=1)], [card(0)]) == (card(0),)
+
+
+def test_a_card_keeps_the_index_that_it_had_first() -> None:
+    seats = with_seats({}, [card(0), card(1), card(2)])
+    assert seats == {uuid(0): 0, uuid(1): 1, uuid(2): 2}
+    # The first has gone, and the driver numbers the others again.
+    renumbered = [card(0), replace(card(1), index=0), replace(card(2), index=1)]
+    assert with_seats(seats, renumbered) == seats
+    # It is taken out, and another one is put into its place.
+    exchanged = [replace(card(7), index=0), replace(card(1), index=1), replace(card(2), index=2)]
+    assert with_seats(seats, exchanged) == {uuid(1): 1, uuid(2): 2, uuid(7): 0}
+    assert with_seats(seats, [*renumbered, replace(card(7), index=2)])[uuid(7)] == 3

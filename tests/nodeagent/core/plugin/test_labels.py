@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodeagent.core.plugin.labels import Driver, changes, is_ours_to_label, node_labels
-from nodeagent.core.plugin.resources import Offer, offer
-from nodeagent.core.plugin.settings import MigStrategy, PluginSettings
+from nodeagent.core.plugin.settings import MigStrategy, Offer, PluginSettings, offer
 from nodeagent.core.plugin.settings_file import read
 from tests.nodeagent.core import files
 from tests.nodeagent.core.machine import card, part
@@ -107,10 +106,7 @@ def test_a_node_that_feature_discovery_labels_is_left_to_it(present: dict[str, s
             {"nvidia.com/gpu.count": "2", "nvidia.com/gpu.family": None},
         ),
         # Without our mark it is somebody else's.
-        (
-            {"nvidia.com/gpu.count": "2", "nvidia.com/gpu.family": "ampere"},
-            {"nvidia.com/gfd.timestamp": "moorage"},
-        ),
+        ({"nvidia.com/gpu.count": "2", "nvidia.com/gpu.family": "ampere"}, {"nvidia.com/gfd.timestamp": "moorage"}),
         (
             {
                 "nvidia.com/gfd.timestamp": "moorage",

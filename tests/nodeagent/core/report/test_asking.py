@@ -6,7 +6,7 @@ import math
 import pytest
 
 from nodeagent.core.report.devices import LONGEST_FORBIDDEN_S, SELDOM_S, Asking, Outcome
-from tests.nodeagent.core.report.test_witness import OF_A, WITNESS, pod
+from tests.nodeagent.core.report.test_status import DEVICE_REPORTER, OF_A, pod
 
 
 def questions(asking: Asking, until_s: float, outcome: Outcome, *, start_s: float = 0.0) -> list[float]:
@@ -44,15 +44,15 @@ def test_what_we_wrote_coming_back_by_the_watch_is_no_reason_to_ask() -> None:
     asking = Asking()
     asking.see(pod(), 0.0)
     asking.answered("u", Outcome.TOLD, 0.1, uuid="GPU-a")
-    asking.see(pod({**OF_A, **WITNESS}), 0.2)
-    asking.see(pod({**OF_A, **WITNESS}, phase="Running"), 0.3)
+    asking.see(pod({**OF_A, **DEVICE_REPORTER}), 0.2)
+    asking.see(pod({**OF_A, **DEVICE_REPORTER}, phase="Running"), 0.3)
     assert asking.next_s() == math.inf
     told = asking.get("u")
     assert told is not None
-    assert told.is_witnessed
+    assert told.is_reported
 
 
-@pytest.mark.parametrize("changed", [{}, OF_A, {**OF_A, "run.ai/reserve_for_gpu_index": "GPU-b", **WITNESS}])
+@pytest.mark.parametrize("changed", [{}, OF_A, {**OF_A, "run.ai/reserve_for_gpu_index": "GPU-b", **DEVICE_REPORTER}])
 def test_what_somebody_else_wrote_is_asked_about_again(changed: dict[str, str]) -> None:
     asking = Asking()
     asking.see(pod(), 0.0)
@@ -64,7 +64,7 @@ def test_what_somebody_else_wrote_is_asked_about_again(changed: dict[str, str]) 
 
 def test_another_kubelet_is_asked_about_all() -> None:
     asking = Asking()
-    asking.see(pod({**OF_A, **WITNESS}), 0.0)
+    asking.see(pod({**OF_A, **DEVICE_REPORTER}), 0.0)
     asking.answered("u", Outcome.AGREES, 0.0)
     assert asking.due(1000.0) == []
     asking.another_kubelet(1000.0)

@@ -1,4 +1,4 @@
-"""The driver's stub in this process, and a warden with an agent on its socket."""
+"""The driver's stub in this process, and a memory enforcer with an agent on its socket."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stub_folder: Path) 
 
 @dataclass
 class Run:
-    """A warden, and an agent on its socket."""
+    """A memory enforcer, and an agent on its socket."""
 
     path: Path
     environ: dict[str, str]
@@ -126,6 +126,6 @@ def environ_of(stub_folder: Path, machine: Machine) -> dict[str, str]:
 
 @pytest.fixture
 def run(machine: Machine, stub_folder: Path, tmp_path: Path) -> Iterator[Run]:
-    made = Run(tmp_path / "run" / "warden.sock", environ_of(stub_folder, machine))
+    made = Run(tmp_path / "run" / "memory-enforcer.sock", environ_of(stub_folder, machine))
     yield made
     made.end()

@@ -1,4 +1,4 @@
-"""What a warden costs a node of 8 GPUs with 64 tenants: CPU time of a look, and memory."""
+"""What a memory enforcer costs a node of 8 GPUs with 64 tenants: CPU time of a look, and memory."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_look_costs_less_than_half_a_percent_of_a_core(groups: Groups) -> None
         judgement = judge(sampler.look(number * 10**9), caps, history, rules)
         spent_s.append(time.process_time() - before_s)
         history = judgement.history
-        assert not judgement.deeds
+        assert not judgement.kills
     sample = sampler.look(0)
     assert sum(bool(one.pod_uid) for device in sample.devices for one in device.processes) == TENANTS
     before_s = time.process_time()

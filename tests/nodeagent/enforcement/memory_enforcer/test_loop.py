@@ -14,7 +14,7 @@ from nodeagent.core.enforcement.messages import Frames, Limited, Report, read_ca
 from nodeagent.core.enforcement.overuse import MIB, Device, History, Judgement, Key, Process, Rules, Sample, judge
 from nodeagent.enforcement.memory_enforcer.limits import Groups as PodGroups
 from nodeagent.enforcement.memory_enforcer.limits import Limiting
-from nodeagent.enforcement.memory_enforcer.loop import Ending, Pace, Warden
+from nodeagent.enforcement.memory_enforcer.loop import Ending, MemoryEnforcer, Pace
 from nodeagent.enforcement.memory_enforcer.sampling import Sampler
 from nodeagent.listener import Listener
 from nodeagent.processes import Processes
@@ -26,7 +26,7 @@ SECOND = 10**9
 
 @dataclass
 class Node:
-    """A warden in virtual time, and an agent on its socket."""
+    """A memory enforcer in virtual time, and an agent on its socket."""
 
     machine: Machine
     listener: Listener[dict[Key, int]]
@@ -40,7 +40,7 @@ class Node:
 
     def restart(self, rules: Rules, control_groups: Path | None = None) -> None:
         processes = Processes()
-        self.warden = Warden(
+        self.enforcer = MemoryEnforcer(
             Sampler(pynvml, processes),
             Ending(processes),
             self.listener,
@@ -58,7 +58,7 @@ class Node:
 
     def turn(self) -> Judgement | None:
         self.now_ns += SECOND
-        return self.warden.turn()
+        return self.enforcer.turn()
 
     def told(self) -> list[Report]:
         self.agent.setblocking(False)
@@ -68,9 +68,9 @@ class Node:
 @pytest.fixture
 def node(machine: Machine, tmp_path: Path) -> Iterator[Node]:
     said: list[str] = []
-    listener = Listener(str(tmp_path / "warden.sock"), read=read_caps, say=said.append)
+    listener = Listener(str(tmp_path / "memory-enforcer.sock"), read=read_caps, say=said.append)
     with socket.socket(socket.AF_UNIX) as agent:
-        agent.connect(str(tmp_path / "warden.sock"))
+        agent.connect(str(tmp_path / "memory-enforcer.sock"))
         listener.wait(0)
         yield Node(machine, listener, agent, said)
         listener.close()
@@ -90,10 +90,10 @@ def test_who_has_more_than_its_cap_is_ended_and_its_neighbour_is_not(node: Node,
     first, second = node.told()
     assert (first.caps, first.done) == (2, ())
     (done,) = second.done
-    assert (done.deed.pod_uid, done.deed.used_bytes, done.deed.cap_mib) == (pod, 3000 * MIB, 2048)
-    assert ([victim.pid for victim in done.deed.victims], done.outcomes) == ([greedy.pid], ("ended",))
+    assert (done.kill.pod_uid, done.kill.used_bytes, done.kill.cap_mib) == (pod, 3000 * MIB, 2048)
+    assert ([victim.pid for victim in done.kill.victims], done.outcomes) == ([greedy.pid], ("ended",))
     assert node.said == [
-        f"deed: pod {pod} has 3000 MiB of GPU-a, its cap is 2048 MiB: process {greedy.pid} (sleep): ended"
+        f"kill: pod {pod} has 3000 MiB of GPU-a, its cap is 2048 MiB: process {greedy.pid} (sleep): ended"
     ]
     node.machine.forget(greedy.pid)
     for _ in range(20):
@@ -133,7 +133,7 @@ def test_a_dry_run_ends_nobody_and_says_what_it_would(node: Node, groups: Groups
     reports = node.told()
     assert all(report.is_dry for report in reports)
     told = [done for report in reports for done in report.done]
-    assert [(done.deed.is_dry, done.outcomes) for done in told] == [(True, ())]
+    assert [(done.kill.is_dry, done.outcomes) for done in told] == [(True, ())]
 
 
 def test_processes_outside_of_pods_are_nobodys_whatever_they_hold(node: Node, groups: Groups, pod: str) -> None:
@@ -145,7 +145,7 @@ def test_processes_outside_of_pods_are_nobodys_whatever_they_hold(node: Node, gr
     assert host.poll() is None
 
 
-def test_deeds_wait_for_an_agent_that_comes_back(node: Node, groups: Groups, pod: str, tmp_path: Path) -> None:
+def test_kills_wait_for_an_agent_that_comes_back(node: Node, groups: Groups, pod: str, tmp_path: Path) -> None:
     one = groups.start(groups.container(pod))
     node.cap({(pod, "GPU-a"): 2048})
     node.agent.close()
@@ -155,7 +155,7 @@ def test_deeds_wait_for_an_agent_that_comes_back(node: Node, groups: Groups, pod
     node.turn()
     node.machine.forget(one.pid)
     node.agent = socket.socket(socket.AF_UNIX)
-    node.agent.connect(str(tmp_path / "warden.sock"))
+    node.agent.connect(str(tmp_path / "memory-enforcer.sock"))
     node.listener.wait(0)
     node.turn()
     node.turn()
@@ -211,7 +211,7 @@ def test_a_cap_that_the_driver_holds_is_reported_and_its_count_decides(
     node.turn()
     assert one.wait(10) == -signal.SIGKILL
     (done,) = [done for report in node.told() for done in report.done]
-    assert done.deed.used_bytes == 2999 * MIB
+    assert done.kill.used_bytes == 2999 * MIB
 
 
 def test_a_driver_that_can_not_limit_is_told_once_and_over_use_is_ended(
@@ -278,12 +278,13 @@ def _decided_after_ns(over_ns: int, interval_ns: int, rng: random.Random) -> int
         one = Process(7, 1, used_mib * MIB, pod_uid="pod")
         sample = Sample(now_ns, (Device("GPU-a", 80_000 * MIB, used_mib * MIB, (one,)),))
         judgement = judge(sample, {("pod", "GPU-a"): 2048}, history, rules)
-        if judgement.deeds:
+        if judgement.kills:
             return now_ns - over_ns
         history = judgement.history
         now_ns += pace.next_ns(judgement, rules) + rng.randrange(SECOND // 20)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("interval_ns", "most_s"), [(SECOND // 4, 0.6), (SECOND, 1.35), (10 * SECOND, 12.6)])
 def test_a_thousand_decisions_come_within_an_interval_and_a_quarter(interval_ns: int, most_s: float) -> None:
     """So within two seconds of over-use at the usual pace, whenever it begins."""

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodeagent.core.enforcement.overuse import Rules
-from nodeagent.enforcement.memory_enforcer import options
+from nodeagent.enforcement.memory_enforcer import main
 from nodeagent.enforcement.memory_enforcer.loop import LONGEST_NS, SHORTEST_NS, Pace
 
 SECOND = 10**9
@@ -15,16 +15,16 @@ SECOND = 10**9
 
 def parsed(*words: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    options.add_options(parser)
+    main.add_options(parser)
     return parser.parse_args(words)
 
 
-def test_a_warden_that_is_told_nothing_ends_nobody() -> None:
+def test_an_enforcer_that_is_told_nothing_ends_nobody() -> None:
     given = parsed()
-    assert options.rules(given) == Rules()
-    assert options.rules(given).dry_run
-    assert options.pace(given) == Pace()
-    assert given.socket == "/run/moorage/warden/warden.sock"
+    assert main.rules(given) == Rules()
+    assert main.rules(given).dry_run
+    assert main.pace(given) == Pace()
+    assert given.socket == "/run/moorage/memory-enforcer/memory-enforcer.sock"
     assert (given.driver_limits, given.control_groups) == ("false", "/sys/fs/cgroup")
 
 
@@ -33,7 +33,7 @@ def test_a_warden_that_is_told_nothing_ends_nobody() -> None:
     [("1", SECOND), ("0.25", SECOND // 4), ("10", 10 * SECOND), ("2.500000001", 2_500_000_001)],
 )
 def test_an_interval_is_seconds(written: str, interval_ns: int) -> None:
-    assert options.pace(parsed("--interval-s", written)).interval_ns == interval_ns
+    assert main.pace(parsed("--interval-s", written)).interval_ns == interval_ns
 
 
 @pytest.mark.parametrize("written", ["", "1s", "-1", "1e0", "0.1", "10.000000001", "1.0000000001", "٣", " 1", "nan"])
@@ -44,7 +44,7 @@ def test_what_is_no_interval_is_refused(written: str, capsys: pytest.CaptureFixt
 
 
 def test_what_is_ending_has_its_grace_and_five_seconds_more() -> None:
-    rules = options.rules(parsed("--grace-s", "30", "--dry-run", "false", "--tolerance-mib", "0"))
+    rules = main.rules(parsed("--grace-s", "30", "--dry-run", "false", "--tolerance-mib", "0"))
     assert (rules.leaving_ns, rules.dry_run, rules.tolerance_mib) == (35 * SECOND, False, 0)
 
 
@@ -59,7 +59,7 @@ def test_options_are_written_as_they_are_read(interval_ns: int, grace_ns: int, t
         driver_limits="false" if dry == "1" else "true",
         control_groups="/sys/fs/c group",
     )
-    assert parsed(*options.written(given)) == given
+    assert parsed(*main.written(given)) == given
 
 
 @pytest.mark.parametrize("written", ["", "sys/fs/cgroup", "/" + "x" * 1024])

@@ -13,7 +13,7 @@ import pytest
 from nodeagent.core.mps.limits import read_wanted
 from nodeagent.listener import Listener
 from nodeagent.mps.mps_daemon.control import Control, Daemon
-from nodeagent.mps.mps_daemon.loop import Keeper
+from nodeagent.mps.mps_daemon.loop import MpsDaemon
 from nodeagent.processes import Processes
 from tests.nodeagent.test_processes import NOBODYS, at, put
 
@@ -21,7 +21,7 @@ STUB = Path(__file__).with_name("mps_stub.py")
 
 
 class Node:
-    """A keeper with the stub as NVIDIA's program; ``now_ns`` is its clock."""
+    """An MPS daemon with the stub as NVIDIA's program; ``now_ns`` is its clock."""
 
     def __init__(self, folder: Path, *, patience_s: float = 30.0) -> None:
         self.folder, self.said, self.now_ns = folder, [""], 0
@@ -30,10 +30,10 @@ class Node:
         self.program.chmod(0o755)
         self.control = Control(str(self.program), pipes=folder / "mps", logs=folder, patience_s=patience_s)
         self.daemon = Daemon(self.control, say=self.said.append)
-        self.listener = Listener(str(folder / "run" / "keeper.sock"), read=read_wanted, say=self.said.append)
+        self.listener = Listener(str(folder / "run" / "mps-daemon.sock"), read=read_wanted, say=self.said.append)
         (folder / "proc").mkdir()
         self.processes = Processes(str(folder / "proc"))
-        self.keeper = Keeper(
+        self.mps_daemon = MpsDaemon(
             self.control,
             self.daemon,
             self.listener,
@@ -49,7 +49,7 @@ class Node:
         return found
 
     def change(self, **what: Any) -> None:
-        """Change what the daemon has, as its clients or its servers do."""
+        """Change what the control daemon has, as its clients or its servers do."""
         (self.folder / "state.json").write_text(json.dumps(self.state | what))
 
     def program_of(self, pod: str, pid: int) -> None:
@@ -60,9 +60,9 @@ class Node:
         (self.folder / "behave").write_text(json.dumps(how))
 
     def serve(self) -> None:
-        """Have the daemon run and answer; it takes as long as a process takes to start."""
+        """Have the control daemon run and answer; it takes as long as a process takes to start."""
         for _ in range(3_000):
-            if "does not answer" not in self.keeper.turn().why:
+            if "does not answer" not in self.mps_daemon.turn().why:
                 return
             os.sched_yield()
         raise AssertionError(self.said)

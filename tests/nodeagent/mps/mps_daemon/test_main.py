@@ -1,4 +1,4 @@
-"""The keeper's own process with the stub of NVIDIA's program, and who speaks to its socket."""
+"""The MPS daemon's own process with the stub of NVIDIA's program, and who speaks to its socket."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from nodeagent.core.enforcement.messages import Frames, framed
 from nodeagent.core.mps.control import Wanted
 from nodeagent.core.mps.limits import Held, Report, read_report, write_wanted
-from tests.nodeagent.core.mps.test_mpsnames import GPU, POD
+from tests.nodeagent.core.mps.test_mpssteps import GPU, POD
 from tests.nodeagent.enforcement.memory_enforcer.conftest import ROOT
 from tests.nodeagent.mps.mps_daemon.conftest import Node
 
@@ -28,8 +28,8 @@ MINE = Wanted(POD, GPU, 5_120, 30)
 class Process:
     def __init__(self, folder: Path) -> None:
         Node(folder).close()
-        self.folder, self.path = folder, folder / "run" / "keeper.sock"
-        command = [sys.executable, "-m", "cli.main", "mps-keeper", f"--socket={self.path}", f"--pipes={folder}/mps"]
+        self.folder, self.path = folder, folder / "run" / "mps-daemon.sock"
+        command = [sys.executable, "-m", "cli.main", "mps-daemon", f"--socket={self.path}", f"--pipes={folder}/mps"]
         command += [f"--logs={folder}", f"--control={folder}/nvidia-cuda-mps-control", "--interval-s=1"]
         environ = {**os.environ, "PYTHONPATH": str(ROOT)}
         self.process = subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, text=True)
@@ -52,7 +52,7 @@ class Process:
 def running(folder: Path) -> Iterator[Process]:
     made = Process(folder)
     yield made
-    # Not killed: the daemon would outlive it, and hold its output open.
+    # Not killed: the control daemon would outlive it, and hold its output open.
     if made.process.poll() is None:
         made.stop()
 
@@ -63,7 +63,7 @@ def reports(peer: socket.socket) -> Iterator[Report]:
         yield from map(read_report, frames.cut(read))
 
 
-def test_an_agent_sends_tenants_and_is_told_when_they_are_held_and_the_daemon_ends_with_its_keeper(
+def test_an_agent_sends_tenants_and_is_told_when_they_are_held_and_the_daemon_ends_with_its_mps_daemon(
     running: Process,
 ) -> None:
     with running.agent() as peer:
@@ -75,7 +75,7 @@ def test_an_agent_sends_tenants_and_is_told_when_they_are_held_and_the_daemon_en
     assert not Path(f"/proc/{daemon}").exists()
 
 
-def test_a_keeper_whose_daemon_hangs_stops(running: Process) -> None:
+def test_an_mps_daemon_whose_daemon_hangs_stops(running: Process) -> None:
     with running.agent() as peer:
         peer.sendall(write_wanted([MINE]))
         next(report for report in reports(peer) if report.held)
@@ -92,11 +92,7 @@ def test_the_socket_is_for_one_user_and_takes_no_commands(running: Process) -> N
     with running.agent() as peer:
         peer.sendall(write_wanted([MINE]))
         next(report for report in reports(peer) if report.held)
-    for said in (
-        {"tenants": [[POD, f"{GPU} --force", 1, 1]]},
-        {"tenants": [["x --force", GPU, 1, 1]]},
-        {"quit": True},
-    ):
+    for said in ({"tenants": [[POD, f"{GPU} --force", 1, 1]]}, {"tenants": [["x --force", GPU, 1, 1]]}, {"quit": True}):
         with running.agent() as attacker:
             attacker.sendall(framed(said))
             while attacker.recv(1 << 16):
@@ -117,9 +113,9 @@ def test_an_agent_of_a_later_version_gets_its_tenants_held(running: Process) -> 
 
 def test_a_socket_that_can_not_be_made_is_refused(folder: Path) -> None:
     (folder / "file").write_text("")
-    command = [sys.executable, "-m", "nodeagent.mps.mps_daemon.main", f"--socket={folder}/file/keeper.sock"]
+    command = [sys.executable, "-m", "nodeagent.mps.mps_daemon.main", f"--socket={folder}/file/mps-daemon.sock"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (
         1,
-        f"--socket: {folder}/file/keeper.sock: File exists; name a file in a folder that can be written\n",
+        f"--socket: {folder}/file/mps-daemon.sock: File exists; name a file in a folder that can be written\n",
     )

@@ -6,20 +6,20 @@ from pathlib import PurePosixPath
 import pytest
 
 from nodeagent.core.mps import control
-from nodeagent.mps.mps_daemon import options
-from tests.nodeagent.core.mps.test_mpsnames import GPU, POD
+from nodeagent.mps.mps_daemon import main
+from tests.nodeagent.core.mps.test_mpssteps import GPU, POD
 
 
 def read(*words: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser(exit_on_error=False)
-    options.add_options(parser)
+    main.add_options(parser)
     return parser.parse_args(words)
 
 
 def test_options_are_written_as_they_are_read() -> None:
     given = read("--interval-s=7", "--pipes=/p", "--logs=/l", "--control=/c", "--socket=/s")
-    assert read(*options.written(given)) == given
-    assert read(*options.written(read())) == read()
+    assert read(*main.written(given)) == given
+    assert read(*main.written(read())) == read()
 
 
 @pytest.mark.parametrize("words", ["--interval-s=0", "--interval-s=61", "--interval-s=x", "--pipes=mps"])
@@ -36,7 +36,7 @@ def test_a_pipe_directory_leaves_room_for_a_namespace_socket() -> None:
 
 def _is_read(text: str) -> bool:
     try:
-        options.pipes(text)
+        main.pipes(text)
     except argparse.ArgumentTypeError:
         return False
     return True

@@ -101,15 +101,7 @@ def test_nobody_is_late_where_all_are_slow_alike() -> None:
     assert _where(made) == {"new": f"Attempt {LATE}"}
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"phase": "Failed"},
-        {"deleting": True},
-        {"uuid": "GPU-9"},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("changes", [{"phase": "Failed"}, {"deleting": True}, {"uuid": "GPU-9"}], ids=str)
 def test_a_reservation_that_owes_nothing_is_not_late(changes: dict[str, Any]) -> None:
     made = cluster(node(LATE), node(GOOD), *_proof())
     feed(made, reservation("g", LATE, **{"uuid": "", **changes}, uid="asked"))

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.core.autoscale.scaling_pods import Create, Remove, Scaler, ScalingPod, Step, Tell, pack
-from scheduler.core.autoscale.unmet_demand import Want
+from scheduler.core.autoscale.scaling_pods import Create, Remove, Scaler, ScalingPod, Step, Tell, Want, pack
 from scheduler.core.model.pod_class import ANYWHERE, Constraints, Demand
 
 NANO = 1_000_000_000

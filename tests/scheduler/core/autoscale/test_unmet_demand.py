@@ -9,8 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from scheduler.core.autoscale.scaling_pods import pack
-from scheduler.core.autoscale.unmet_demand import Want, wants
+from scheduler.core.autoscale.scaling_pods import Want, pack, wants
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Explain, Gang
 from scheduler.core.model.pod_class import Demand
@@ -28,7 +27,7 @@ def found(made: Cluster, *, now_ns: int = 0) -> list[Want]:
         plan = made.decide(now_ns)
         if all(isinstance(entry, Explain) for entry in plan.entries):
             explained = [entry for entry in plan.entries if isinstance(entry, Explain)]
-            return wants(made, explained, now_ns=now_ns, memory_nano=TENTH)
+            return wants(made, explained, now_ns=now_ns, memory_to_fraction_ratio_nano=TENTH)
         commit(made, plan)
         for entry in plan.entries:
             if isinstance(entry, Gang):
@@ -261,9 +260,11 @@ def test_a_search_is_bounded_and_leaves_every_namespace_its_share() -> None:
     while (plan := made.decide(7)).wake_at_ns == 7:
         pass
     explained = [entry for entry in plan.entries if isinstance(entry, Explain)]
-    wanting = Counter(want.namespace for want in wants(made, explained, now_ns=7, memory_nano=NANO, most=3_000))
+    wanting = Counter(
+        want.namespace for want in wants(made, explained, now_ns=7, memory_to_fraction_ratio_nano=NANO, most=3_000)
+    )
     assert wanting == {"crowd": 12, "elsewhere": 1}
-    everybody = wants(made, explained, now_ns=7, memory_nano=NANO)
+    everybody = wants(made, explained, now_ns=7, memory_to_fraction_ratio_nano=NANO)
     assert len(everybody) == 201
 
 

@@ -6,10 +6,15 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from scheduler.core.claims.allocation import allocate
+from gpu.request import FractionAsk, MemoryAsk, SharedAsk
+from gpu.share import NANO_PER_DEVICE
+from scheduler.core.claims.allocation import allocate, terms_of
 from scheduler.core.claims.devices_in_use import Taken
-from scheduler.core.model.devices import Awaited, DeviceRefusal, RefusalCode
+from scheduler.core.claims.requests import claimed_share, is_sharable, part_of, share_of
+from scheduler.core.model.devices import Awaited, DeviceKind, DevicePlace, DeviceRefusal, RefusalCode
 from scheduler.core.model.pod_class import Requirement, Term
 from tests.scheduler.core.claims.expressions import attribute_is, model
 from tests.scheduler.core.claims.world import N1, allocated, has, inventory, taken
@@ -131,8 +136,7 @@ def _cut_card(*parts: tuple[str, str], has_slices: str = "4") -> Any:
     ]
     counters = [{"name": "card", "counters": {"slices": {"value": has_slices}}}]
     return inventory(
-        devices("n1-counters", pool="n1", count=2, sharedCounters=counters),
-        devices("n1", *draws, pool="n1", count=2),
+        devices("n1-counters", pool="n1", count=2, sharedCounters=counters), devices("n1", *draws, pool="n1", count=2)
     )
 
 
@@ -257,12 +261,7 @@ def _found(made: Any, *needs: Any, at: str = "n1") -> Any:
             "33 devices",
         ),
         ([], ask(count=33), RefusalCode.TOO_MANY_RESULTS, "33 devices"),
-        (
-            [devices("n1", device("a", nodeAllocatableResourceMappings={"cpu": {}}))],
-            ask(),
-            RefusalCode.NO_DEVICES,
-            "",
-        ),
+        ([devices("n1", device("a", nodeAllocatableResourceMappings={"cpu": {}}))], ask(), RefusalCode.NO_DEVICES, ""),
     ],
 )
 def test_a_refusal_says_why(records: list[Any], asked: dict[str, Any], code: RefusalCode, detail: str) -> None:
@@ -390,3 +389,147 @@ def test_a_device_of_which_others_have_parts_is_not_given_as_a_whole() -> None:
     assert allocated([need(ask())], now, used) == [["r=b"]]
     assert allocated([need(ask(count=2))], now, used) == _NONE
     assert allocated([need(ask(count=None))], now, used) == _NONE
+
+
+# Nodes of an allocation are those that reach all of its devices.
+
+_R1 = Requirement("rack", "In", ("r1",))
+_ZONE = Requirement("zone", "Exists", ())
+_NAME = Requirement("metadata.name", "In", ("n1",))
+
+
+def _open(*labels: Requirement) -> DevicePlace:
+    return DevicePlace(terms=(Term(labels, ()),))
+
+
+@pytest.mark.parametrize(
+    ("places", "terms"),
+    [
+        ([], None),
+        ([DevicePlace(is_everywhere=True)], None),
+        ([DevicePlace(node="n1")], (Term((), (_NAME,)),)),
+        ([_open(_R1), DevicePlace(node="n1")], (Term((), (_NAME,)),)),
+        ([_open(_R1), _open(_R1, _ZONE), DevicePlace(is_everywhere=True)], (Term((_R1, _ZONE), ()),)),
+        ([DevicePlace(terms=(Term((), (_NAME,)),)), _open(_R1)], (Term((_R1,), (_NAME,)),)),
+    ],
+)
+def test_places_of_devices_are_joined(places: list[DevicePlace], terms: tuple[Term, ...] | None) -> None:
+    assert terms_of(places) == terms
+
+
+# What a request takes of a device that several claims may have (dynamic-resource-allocation, consumable capacity).
+
+
+def _kind(policy: dict[str, Any] | None, value: str = "10") -> DeviceKind:
+    capacity = {"memory": {"value": value, **({"requestPolicy": policy} if policy else {})}}
+    return devices("n1", device("a", capacity=capacity)).devices[0].kind
+
+
+_STEPS = {"default": "2", "validRange": {"min": "2", "max": "8", "step": "3"}}
+_VALUES = {"default": "1", "validValues": ["1", "4", "8"]}
+
+
+@pytest.mark.parametrize(
+    ("policy", "asked", "taken"),
+    [
+        # Without a policy: what is asked, and all of it if nothing is.
+        (None, 3, 3),
+        (None, None, 10),
+        (None, 11, None),
+        # In steps from the least amount.
+        (_STEPS, None, 2),
+        (_STEPS, 1, 2),
+        (_STEPS, 2, 2),
+        (_STEPS, 3, 5),
+        (_STEPS, 6, 8),
+        (_STEPS, 9, None),
+        ({"default": "2", "validRange": {"min": "2"}}, 7, 7),
+        ({"default": "2", "validRange": {"min": "2", "max": "6"}}, 7, None),
+        # The next of these values.
+        (_VALUES, None, 1),
+        (_VALUES, 2, 4),
+        (_VALUES, 8, 8),
+        (_VALUES, 9, None),
+        # The default is allowed although it is none of them.
+        ({"default": "3", "validValues": ["1", "4"]}, None, 3),
+        ({"default": "3", "validValues": ["1"]}, 3, 3),
+        ({"default": "3", "validValues": ["1"]}, 2, None),
+        ({"default": "3"}, 5, 5),
+    ],
+)
+def test_what_is_asked_is_rounded_up_to_what_is_offered(
+    policy: dict[str, Any] | None, asked: int | None, taken: int | None
+) -> None:
+    part = part_of(_kind(policy), {} if asked is None else {"memory": asked * NANO})
+    assert part == (None if taken is None else {"memory": taken * NANO})
+
+
+def test_steps_are_whole_units() -> None:
+    assert part_of(_kind(_STEPS), {"memory": 2 * NANO + 1}) == {"memory": 5 * NANO}
+
+
+def test_a_capacity_that_is_not_there_can_not_be_had() -> None:
+    assert part_of(_kind(None), {"links": NANO}) is None
+    assert part_of(devices("n1", device("a")).devices[0].kind, {}) == {}
+
+
+# What a share asks of a device that several claims may have at once, and what it gets.
+
+_GIB = 2**30
+
+
+def _shares_kind(name: str = "memory", value: str = "80Gi", **more: Any) -> DeviceKind:
+    made: dict[str, Any] = {"allowMultipleAllocations": True, **more}
+    (record,) = devices("a", device("d0", capacity={name: {"value": value}}, **made)).devices
+    return record.kind
+
+
+@pytest.mark.parametrize(
+    ("kind", "ask", "asked"),
+    [
+        (_shares_kind(), FractionAsk(NANO_PER_DEVICE // 4), {"memory": 20 * _GIB}),
+        (_shares_kind(), FractionAsk(NANO_PER_DEVICE), {"memory": 80 * _GIB}),
+        (_shares_kind(), MemoryAsk(1), {"memory": 2**20}),
+        (_shares_kind(), MemoryAsk(100 * 1024), {"memory": 100 * _GIB}),
+        (_shares_kind(value="1Mi"), FractionAsk(1), {"memory": 1}),
+        (_shares_kind(f"{DRIVER}/memory"), FractionAsk(NANO_PER_DEVICE // 2), {f"{DRIVER}/memory": 40 * _GIB}),
+        (_shares_kind("other.example.com/memory"), MemoryAsk(1), None),
+        (_shares_kind("cores"), MemoryAsk(1), None),
+        (_shares_kind(value="1023Ki"), MemoryAsk(1), None),
+        (_shares_kind(allowMultipleAllocations=False), MemoryAsk(1), None),
+    ],
+)
+def test_a_share_asks_for_memory_by_the_name_of_the_driver(
+    kind: DeviceKind, ask: SharedAsk, asked: dict[str, int] | None
+) -> None:
+    wanted = None if asked is None else {name: amount * NANO for name, amount in asked.items()}
+    assert share_of(kind, ask) == wanted
+    assert is_sharable(kind) is (asked is not None)
+
+
+@given(st.lists(st.integers(1, NANO_PER_DEVICE), min_size=1, max_size=20), st.integers(24 * _GIB, 200 * _GIB))
+def test_fractions_fit_a_device_exactly_if_their_sum_is_no_more_than_one(parts: list[int], memory: int) -> None:
+    kind = _shares_kind(value=str(memory))
+    used = sum((share_of(kind, FractionAsk(nano)) or {})["memory"] for nano in parts)
+    assert (used <= memory * NANO) is (sum(parts) <= NANO_PER_DEVICE)
+
+
+@pytest.mark.parametrize(
+    ("name", "ask", "nano"),
+    [
+        ("shared", FractionAsk(NANO_PER_DEVICE // 4), NANO_PER_DEVICE // 4),
+        ("shared", MemoryAsk(20 * 1024), NANO_PER_DEVICE // 4),
+        ("shared", MemoryAsk(81 * 1024), None),
+        ("plain", FractionAsk(NANO_PER_DEVICE // 4), None),
+        ("gone", FractionAsk(NANO_PER_DEVICE // 4), None),
+    ],
+)
+def test_a_share_gets_a_part_of_a_device_that_is_there_and_has_the_memory(
+    name: str, ask: SharedAsk, nano: int | None
+) -> None:
+    shared = device("shared", allowMultipleAllocations=True, capacity={"memory": {"value": "80Gi"}})
+    view = inventory(devices("n1", shared, device("plain"), pool="n1")).view()
+    found = claimed_share(has(name)[0], ask, view)
+    assert (None if found is None else (found.device, found.nano, found.mem_mib)) == (
+        None if nano is None else (name, nano, 80 * 1024)
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.core.claims.extended_resources import backed, claim_to_make
+from scheduler.core.claims.requests import backed, claim_to_make
 from scheduler.core.model.device_requests import ExtendedAsk
 
 _GPU, _NIC = "nvidia.com/gpu", "example.com/nic"

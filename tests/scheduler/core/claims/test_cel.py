@@ -5,13 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from scheduler.core.claims import cel
 from scheduler.core.claims.cel import MISSING, MIXED, compile_selector
 from scheduler.core.claims.selectors import SelectorFailed
 from scheduler.core.model.devices import DeviceKind
+from tests.quick import few_rows
 from tests.scheduler.core.device_objects import DRIVER, device, devices
 
 _ROOT = Path(__file__).parents[4]
@@ -159,13 +162,107 @@ print("cel_expr_python" in sys.modules)
 
 @pytest.mark.parametrize(
     ("before", "expected"),
-    [
-        ("", ["False", "scheduler.core.claims.cel.CelMatcher", "True"]),
-        ("sys.modules['cel_expr_python'] = None", ["False", MISSING, "True"]),
-    ],
+    few_rows(
+        [
+            ("", ["False", "scheduler.core.claims.cel.CelMatcher", "True"]),
+            ("sys.modules['cel_expr_python'] = None", ["False", MISSING, "True"]),
+        ],
+        2,
+    ),
 )
 def test_the_library_is_loaded_with_the_first_selector_and_may_be_missing(before: str, expected: list[str]) -> None:
     program = _PROBE.format(before=before)
     done = subprocess.run([sys.executable, "-c", program], cwd=_ROOT, capture_output=True, text=True, check=True)
     printed = done.stdout.splitlines()
     assert [said in line for said, line in zip(expected, printed, strict=True)] == [True] * 3, printed
+
+
+# Quantities and versions as expressions compare and change them (Kubernetes' CEL libraries).
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "order"),
+    [
+        ("1Gi", "1024Mi", 0),
+        ("1500m", "1.5", 0),
+        ("1G", "1Gi", -1),
+        ("80Gi", "40Gi", 1),
+        ("1n", "0", 1),
+        # More than a float tells apart.
+        ("9007199254740993", "9007199254740992", 1),
+    ],
+)
+def test_quantities_are_compared_exactly(one: str, other: str, order: int) -> None:
+    left, right = cel.quantity(one), cel.quantity(other)
+    assert (cel.compare(left, right), cel.compare(right, left), left == right) == (order, -order, order == 0)
+
+
+def test_what_can_not_be_read_is_no_quantity() -> None:
+    assert cel.is_quantity("1Gi")
+    assert not cel.is_quantity("much")
+    with pytest.raises(ValueError, match="quantity 'much' is not a number"):
+        cel.quantity("much")
+
+
+@pytest.mark.parametrize(
+    ("written", "sign", "whole"), [("-3", -1, -3), ("0", 0, 0), ("2Ki", 1, 2048), ("500m", 1, None), ("9Ei", 1, None)]
+)
+def test_a_quantity_has_a_sign_and_may_be_whole(written: str, sign: int, whole: int | None) -> None:
+    value = cel.add(cel.quantity(written), 0) if written != "9Ei" else cel.add(cel.quantity("7Ei"), 2**62)
+    assert (cel.sign(value), cel.is_integer(value)) == (sign, whole is not None)
+    if whole is None:
+        with pytest.raises(ValueError, match="cannot convert value to integer"):
+            cel.as_integer(value)
+    else:
+        assert cel.as_integer(value) == whole
+    assert cel.as_float(cel.quantity("1500m")) == 1.5
+
+
+def test_quantities_are_added_and_subtracted() -> None:
+    assert cel.add(cel.quantity("1500m"), cel.quantity("500m")) == cel.quantity("2")
+    assert cel.sub(cel.quantity("2"), cel.quantity("500m")) == cel.quantity("1500m")
+    assert cel.add(cel.quantity("1Ki"), 24) == cel.quantity("1048")
+    assert cel.sub(cel.quantity("1Ki"), 24) == cel.quantity("1000")
+
+
+def test_versions_are_ordered_as_semver_org_does() -> None:
+    before = "1.0.0-alpha 1.0.0-alpha.1 1.0.0-alpha.beta 1.0.0-beta 1.0.0-beta.2 1.0.0-beta.11 1.0.0-rc.1"
+    released = "1.0.0 1.2.0 1.10.0 2.0.0"
+    for lower, upper in pairwise(map(cel.version, f"{before} {released}".split())):
+        assert (cel.compare_versions(lower, upper), cel.compare_versions(upper, lower)) == (-1, 1)
+    assert cel.compare_versions(cel.version("1.0.0+a"), cel.version("1.0.0+b")) == 0
+    assert cel.version("1.0.0+a") == cel.version("1.0.0+b")
+    assert [cel.part(cel.version("1.20.3-x"), number) for number in (1, 2, 3)] == [1, 20, 3]
+
+
+@pytest.mark.parametrize(
+    "text", ["1", "1.0", "v1.0.0", "01.0.0", "1.0.0-01", "1.0.0-", "1.0.0-a..b", "", "1.0.0 ", "٣.0.0"]
+)
+def test_what_is_no_version_is_refused(text: str) -> None:
+    assert not cel.is_version(text)
+    with pytest.raises(ValueError, match="is no semantic version"):
+        cel.version(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("v1", "1.0.0"),
+        ("1.2", "1.2.0"),
+        ("01.02.03", "1.2.3"),
+        ("v1.00.0-rc.1", "1.0.0-rc.1"),
+        ("1.2-rc", None),
+        ("a.b.c", None),
+        ("", None),
+    ],
+)
+def test_a_version_can_be_normalized(text: str, expected: str | None) -> None:
+    assert cel.is_normalized_version(text, is_normalized=True) == (expected is not None)
+    if expected is not None:
+        assert cel.normalized(text, is_normalized=True) == cel.version(expected)
+    assert not cel.is_normalized_version("v1", is_normalized=False)
+
+
+def test_a_list_that_somebody_wrote_is_no_version() -> None:
+    with pytest.raises(ValueError, match="no semantic version"):
+        cel.compare_versions(["1", "2"], cel.version("1.0.0"))

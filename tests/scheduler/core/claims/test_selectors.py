@@ -250,6 +250,7 @@ def test_answers_are_those_of_the_expression_whatever_is_dropped_meanwhile(seed:
             assert selectors.take(own, kinds[at]) is expected
 
 
+@pytest.mark.thorough
 def test_an_answer_occupies_a_byte_and_a_device_is_kept_once_for_all_expressions() -> None:
     listed = [device(f"d{n}", attributes={"uuid": f"u{n}"}) for n in range(8_000)]
     kinds = [each.kind for each in devices("n1", *listed).devices]

@@ -8,10 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.core.claims.devices_in_use import Taken
+from scheduler.core.claims.allocation import CountersLeft
+from scheduler.core.claims.devices_in_use import Taken, clashes
+from scheduler.core.claims.pools import make_pool
 from scheduler.core.model.devices import DeviceResult
-from tests.scheduler.core.claims.world import has, taken
-from tests.scheduler.core.device_objects import DRIVER
+from tests.scheduler.core.claims.world import has, inventory, taken
+from tests.scheduler.core.device_objects import DRIVER, device, devices
+from wire.quantity import NANO
 
 _POOL = (DRIVER, "n1")
 
@@ -131,3 +134,118 @@ def test_forks_change_apart_and_taking_back_leaves_what_was(seed: int) -> None:
             assert _shown(used) == shown
     assert [_shown(each) for each, _ in kept] == [shown for _, shown in kept]
     assert len(kept) > 3
+
+
+# Counters of a pool, less what devices in use draw and what is chosen.
+
+
+def _drawing(name: str, **amounts: str) -> dict[str, object]:
+    counters = {counter: {"value": each} for counter, each in amounts.items()}
+    return device(name, consumesCounters=[{"counterSet": "card", "counters": counters}])
+
+
+_COUNTERS = [{"name": "card", "counters": {"slices": {"value": "4"}, "memory": {"value": "8Gi"}}}]
+_COUNTERS_POOL = make_pool(
+    (DRIVER, "n1"),
+    [
+        devices("n1-counters", pool="n1", count=2, sharedCounters=_COUNTERS),
+        devices(
+            "n1", _drawing("a", slices="2", memory="1Gi"), _drawing("b", slices="1", memory="6Gi"), pool="n1", count=2
+        ),
+    ],
+)
+
+
+def test_a_draw_is_whole_or_not_at_all_and_can_be_given_back() -> None:
+    left = CountersLeft(taken())
+    assert left.draw(_COUNTERS_POOL, _COUNTERS_POOL.draws["b"])
+    assert not left.draw(_COUNTERS_POOL, _COUNTERS_POOL.draws["b"])
+    assert left.draw(_COUNTERS_POOL, _COUNTERS_POOL.draws["a"])
+    left.give_back(_COUNTERS_POOL, _COUNTERS_POOL.draws["b"])
+    assert left.draw(_COUNTERS_POOL, _COUNTERS_POOL.draws["b"])
+
+
+def test_devices_in_use_have_drawn_and_devices_that_are_gone_have_not() -> None:
+    left = CountersLeft(taken(one=has("b"), other=has("gone")))
+    assert not left.draw(_COUNTERS_POOL, _COUNTERS_POOL.draws["b"])
+    assert left.draw(_COUNTERS_POOL, _COUNTERS_POOL.draws["a"])
+
+
+def test_a_pool_that_is_overdrawn_gives_nothing() -> None:
+    # Two claims have one device, say after two schedulers gave it.
+    left = CountersLeft(taken(one=has("a", "b")))
+    assert not left.draw(_COUNTERS_POOL, _COUNTERS_POOL.draws["b"])
+
+
+# Claims that two schedulers gave more than there is find each other, whichever of them looks.
+
+
+def _clashes_drawing(name: str, count: str, counter: str = "slices") -> dict[str, Any]:
+    return device(name, consumesCounters=[{"counterSet": "card", "counters": {counter: {"value": count}}}])
+
+
+_CLASHES_COUNTERS = [{"name": "card", "counters": {"slices": {"value": "4"}, "other": {"value": "1"}}}]
+_SHARED = device("shared", allowMultipleAllocations=True, capacity={"memory": {"value": "4"}, "cores": {"value": "8"}})
+_MADE = inventory(
+    devices("n1-counters", pool="n1", count=2, sharedCounters=_CLASHES_COUNTERS),
+    devices(
+        "n1",
+        device("a"),
+        _SHARED,
+        _clashes_drawing("half", "2"),
+        _clashes_drawing("other-half", "2"),
+        _clashes_drawing("most", "3"),
+        _clashes_drawing("x", "1", "other"),
+        pool="n1",
+        count=2,
+    ),
+)
+
+
+def _clashes_part(nano: int) -> DeviceResult:
+    return msgspec.structs.replace(has("shared")[0], consumed=(("memory", nano * NANO),))
+
+
+@pytest.mark.parametrize(
+    ("mine", "others", "clash"),
+    [
+        (has("a"), has("a"), True),
+        (has("a"), has("half"), False),
+        (has("a"), has("a", pool="n2"), False),
+        # Parts of a shared device, as long as they fit; and the whole of it.
+        ([_clashes_part(2)], [_clashes_part(2)], False),
+        ([_clashes_part(2)], [_clashes_part(3)], True),
+        ([_clashes_part(2)], has("shared"), True),
+        # Devices that draw more from a counter than it has.
+        (has("half"), has("most"), True),
+        (has("half"), has("other-half"), False),
+        (has("half"), has("x"), False),
+        (has("most"), has("x"), False),
+        # A pool that is gone, and a device that is.
+        (has("a", pool="gone"), has("a", pool="gone"), True),
+        (has("gone"), has("gone"), True),
+        (
+            [msgspec.structs.replace(has("gone")[0], consumed=())] * 2,
+            [msgspec.structs.replace(has("gone")[0], consumed=())],
+            False,
+        ),
+    ],
+)
+def test_claims_that_have_more_than_there_is_find_each_other(
+    mine: list[DeviceResult], others: list[DeviceResult], *, clash: bool
+) -> None:
+    used = taken(me=mine, other=others)
+    assert set(clashes("me", _MADE.view(), used)) == ({"other"} if clash else set())
+    assert set(clashes("other", _MADE.view(), used)) == ({"me"} if clash else set())
+
+
+def test_the_device_is_named_and_admin_access_clashes_with_nobody() -> None:
+    used = taken(me=has("half", "a"), other=has("a"))
+    assert clashes("me", _MADE.view(), used) == {"other": has("a")[0]}
+    admin = [msgspec.structs.replace(has("a")[0], is_admin=True)]
+    assert clashes("admin", _MADE.view(), taken(admin=admin, other=has("a"))) == {}
+    assert clashes("nobody", _MADE.view(), Taken()) == {}
+
+
+def test_a_claim_is_no_clash_with_itself() -> None:
+    assert clashes("me", _MADE.view(), taken(me=has("half", "most"))) == {}

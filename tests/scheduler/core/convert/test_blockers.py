@@ -31,8 +31,7 @@ EXCESSIVE = "more than 500 expressions, labels, tolerations, products and UUIDs 
 
 
 @pytest.mark.parametrize(
-    ("resources", "is_placed"),
-    [({}, False), ({"nvidia.com/gpu": "1"}, False), ({"nvidia.com/mig-1g.5gb": "1"}, True)],
+    ("resources", "is_placed"), [({}, False), ({"nvidia.com/gpu": "1"}, False), ({"nvidia.com/mig-1g.5gb": "1"}, True)]
 )
 def test_a_slice_that_is_asked_by_kais_old_annotation_keeps_the_pod_waiting(
     resources: dict[str, str], is_placed: bool
@@ -59,10 +58,7 @@ def test_a_slice_that_is_asked_by_kais_old_annotation_keeps_the_pod_waiting(
             {"topologySpreadConstraints": [{"topologyKey": "z", "whenUnsatisfiable": "Perhaps"}]},
             "topologySpreadConstraints that can't be read",
         ),
-        (
-            {"affinity": {"podAffinity": {REQUIRED: MANY}}},
-            "more than 32 terms of pod affinity and spread constraints",
-        ),
+        ({"affinity": {"podAffinity": {REQUIRED: MANY}}}, "more than 32 terms of pod affinity and spread constraints"),
         ({"containers": [{"name": "c", "ports": PORTS}]}, "more than 100 ports of the host"),
         (
             {"affinity": {"podAffinity": {REQUIRED: [WORDY]}}},
@@ -149,7 +145,7 @@ def test_pods_of_a_gang_kind_are_not_bound_piecemeal(
     assert read(pod(owner=owner, labels=labels, group="g")).blocker is None
 
 
-GROUPED = Settings(are_grouped=True)
+GROUPED = Settings(workloads_are_grouped=True)
 
 
 @pytest.mark.parametrize(

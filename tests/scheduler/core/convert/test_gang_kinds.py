@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from scheduler.core.cluster import Cluster
-from scheduler.core.convert.gang_kinds import (
+from scheduler.core.convert.owners import (
     asked_by,
     asks_more_than,
     gang_kind_of,
@@ -115,12 +115,7 @@ def test_a_gang_waits_until_its_members_are_there(members: list[Any], present: i
         assert explained == []
         return
     verdict = explained[0].verdict
-    assert (verdict.code, verdict.present, verdict.required, verdict.gated) == (
-        Code.GANG_NOT_READY,
-        present,
-        3,
-        gated,
-    )
+    assert (verdict.code, verdict.present, verdict.required, verdict.gated) == (Code.GANG_NOT_READY, present, 3, gated)
 
 
 def test_members_beyond_the_minimum_wait_until_it_is_bound_and_then_come_one_at_a_time() -> None:

@@ -14,6 +14,7 @@ from scheduler.core.model.plan import Bind, Explain
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code
 from tests.scheduler.core.objects import changed, cluster, node, pod, pod_group
+from wire import names
 from wire.core import Job, Pod
 
 _S = 1_000_000_000
@@ -81,7 +82,7 @@ def test_a_pod_that_names_a_pod_group_goes_by_that_whatever_its_job_says() -> No
 
 
 def test_where_workloads_are_grouped_a_pod_of_any_job_waits_until_it_names_a_pod_group() -> None:
-    grouped = Settings(are_grouped=True)
+    grouped = Settings(workloads_are_grouped=True)
     made = _seen(cluster(node(), _pod(), settings=grouped), _job())
     (entry,) = made.decide(0).entries
     assert isinstance(entry, Explain)
@@ -90,12 +91,22 @@ def test_where_workloads_are_grouped_a_pod_of_any_job_waits_until_it_names_a_pod
     assert [type(entry) for entry in made.decide(0).entries] == [Bind]
 
 
+@pytest.mark.parametrize("written", [names.SKIP_POD_GROUPER, names.ALONE])
+@pytest.mark.parametrize(("job", "code"), [(_job(), None), (_job(annotations=_SIX), Code.UNSUPPORTED_CONSTRAINT)])
+def test_a_pod_of_a_job_for_which_no_pod_group_is_made_waits_for_none(
+    written: str, job: Job, code: Code | None
+) -> None:
+    grouped = Settings(workloads_are_grouped=True)
+    (entry,) = _seen(cluster(node(), _pod(annotations={written: "true"}), settings=grouped), job).decide(0).entries
+    assert (entry.verdict.code if isinstance(entry, Explain) else None) is code
+
+
 def test_a_pod_waits_for_its_job_to_be_seen_and_no_longer_than_that() -> None:
     made = cluster(node(), _pod())
     plan = made.decide(0)
     (entry,) = plan.entries
     assert isinstance(entry, Explain)
-    assert (entry.verdict.code, entry.verdict.detail, plan.wake_at_ns) == (Code.OWNER_NOT_SEEN, "o", 10 * _S)
+    assert (entry.verdict.code, entry.verdict.detail, plan.wake_at_ns) == (Code.OWNER_NOT_SEEN, "Job o", 10 * _S)
     _seen(made, _job())
     assert [type(entry) for entry in made.decide(1).entries] == [Bind]
 

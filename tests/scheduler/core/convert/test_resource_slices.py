@@ -4,12 +4,31 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
+from gpu.mig import Place, Profile
+from scheduler.core.convert.devices import taint_rule_record
+from scheduler.core.convert.nodes import mig_node
 from scheduler.core.model.devices import Awaited, Capacity, DevicePlace, DeviceTaint, Policy, Value
+from scheduler.core.model.mig import MigCard, MigLayoutAsked, MigSlice
 from scheduler.core.model.pod_class import Requirement, Term
 from tests.scheduler.core.device_objects import DRIVER, device, devices
+from wire.core import ObjectMeta
+from wire.crds.gpunode import (
+    CardHealth,
+    CardStatus,
+    GpuNode,
+    GpuNodeSpec,
+    GpuNodeStatus,
+    MigLayout,
+    MigProfile,
+    PartitioningStatus,
+    SlicePlace,
+    SliceStatus,
+)
 from wire.quantity import NANO
+from wire.resource import DeviceTaintRule
 
 _TERM = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "rack", "operator": "In", "values": ["r1"]}]}]}
 _IN_RACK = (Term((Requirement("rack", "In", ("r1",)),), ()),)
@@ -73,8 +92,7 @@ def test_each_device_says_so_itself_where_the_slice_leaves_it_to_them() -> None:
 
 def test_what_pods_wait_for_is_read() -> None:
     (read,) = devices(
-        "n1",
-        device("a", bindingConditions=["up"], bindingFailureConditions=["bad"], bindsToNode=True),
+        "n1", device("a", bindingConditions=["up"], bindingFailureConditions=["bad"], bindsToNode=True)
     ).devices
     assert (read.awaited, read.binds_to_node, read.unsupported) == (Awaited(("up",), ("bad",)), True, "")
 
@@ -120,3 +138,70 @@ def test_a_capacity_says_what_may_be_asked_of_it() -> None:
         "memory": Capacity(8 * gib, Policy(default_nano=gib, least_nano=gib, most_nano=8 * gib, step_nano=gib)),
         "links": Capacity(4 * NANO, Policy(default_nano=NANO, values_nano=(NANO, 2 * NANO))),
     }
+
+
+# DeviceTaintRules as they are written.
+
+_TAINT = {"key": "example.com/ill", "value": "xid", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "selected"),
+    [
+        ({"deviceSelector": {"driver": "d", "pool": "p", "device": "a"}}, ("d", "p", "a")),
+        ({"deviceSelector": {"pool": "p"}}, (None, "p", None)),
+        ({"deviceSelector": {}}, (None, None, None)),
+        # As kube-scheduler 1.36.
+        ({}, (None, None, None)),
+    ],
+)
+def test_a_rule_selects_by_what_is_written(spec: dict[str, Any], selected: tuple[str | None, ...]) -> None:
+    written = {"metadata": {"name": "r"}, "spec": {**spec, "taint": _TAINT}}
+    record = taint_rule_record(msgspec.convert(written, DeviceTaintRule))
+    assert (record.driver, record.pool, record.device) == selected
+    assert (record.key, record.taint) == ("r", DeviceTaint("example.com/ill", "xid", "NoExecute"))
+
+
+# GpuNodes are read with the GPUs that can be cut, and lists of anybody's making are bounded.
+
+PROFILE = MigProfile(name="1g.10gb", size=1, starts=[1, 0], most=7)
+SLICE = SliceStatus(profile="1g.10gb", start=1, size=1, uuid="MIG-x", in_use=True)
+
+
+def read(*cards: CardStatus) -> tuple[MigCard, ...]:
+    return mig_node(GpuNode(status=GpuNodeStatus(cards=list(cards)))).cards
+
+
+def card(**fields: object) -> CardStatus:
+    known: dict[str, object] = {"uuid": "GPU-a", "mig": True, "profiles": [PROFILE], "layout": [SLICE]}
+    return CardStatus(**{**known, **fields})  # type: ignore[arg-type]  # fields of a table
+
+
+def test_a_gpu_in_mig_mode_is_read_with_slices_and_profiles() -> None:
+    (found,) = read(card(partitioning=PartitioningStatus(attempt="a", state="done")))
+    assert found.is_ready
+    assert found.profiles == {"1g.10gb": Profile((Place(0, 1), Place(1, 1)), 7)}
+    assert found.slices == (MigSlice("1g.10gb", 1, 1, True),)
+    assert (found.attempt, found.state) == ("a", "done")
+
+
+def test_gpus_that_cannot_be_cut_are_not_ready_or_not_kept() -> None:
+    assert read(card(mig=False)) == ()
+    unready = (card(layout=None), card(profiles=None), card(health=CardHealth(state="ill")), card(layout=[SLICE] * 9))
+    assert [one.is_ready for one in read(*unready)] == [False] * 4
+    assert [one.is_ready for one in read(card(layout=[]), card(health=CardHealth(state="well")))] == [True, True]
+
+
+def test_lists_are_bounded() -> None:
+    many = MigProfile(name="1g.10gb", size=1, starts=list(range(1000)), most=7)
+    (found,) = read(card(profiles=[MigProfile(name=f"p{number}") for number in range(1000)], layout=[SLICE] * 1000))
+    assert (len(found.profiles), len(found.slices)) == (32, 8)
+    (found,) = read(card(profiles=[many]))
+    assert len(found.profiles["1g.10gb"].places) == 8
+
+
+def test_what_is_asked_is_read() -> None:
+    asked = MigLayout(uuid="GPU-a", layout=[SlicePlace(profile="1g.10gb", start=3)], attempt="a")
+    found = mig_node(GpuNode(metadata=ObjectMeta(name="n1"), spec=GpuNodeSpec(mig=[asked])))
+    assert found.asked_of("GPU-a") == MigLayoutAsked("GPU-a", "a", (("1g.10gb", 3),))
+    assert (found.name, found.asked_of("GPU-b")) == ("n1", None)

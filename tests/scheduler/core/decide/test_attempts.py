@@ -9,13 +9,13 @@ import pytest
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.allowance import COST_OF_PLACING, LIMITS, Allowance
-from scheduler.core.decide.attempts import BERTH, Attempts, KeptOff
+from scheduler.core.decide.attempts import RESERVE, Attempts, KeptOff
 from scheduler.core.model.plan import Placement
 from scheduler.core.model.priority_order import Rank
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.verdict import Verdict
-from scheduler.core.queues.reserved_nodes import Berth
-from scheduler.core.scheduling_queue.effects import Notes
+from scheduler.core.queues.reserved_nodes import NodeReserve
+from scheduler.core.scheduling_queue.effects import Effects
 from scheduler.core.snapshot.statement import Statement
 from tests.scheduler.core.filters import beside
 from tests.scheduler.core.objects import cluster, feed, node, pod
@@ -23,7 +23,7 @@ from tests.scheduler.core.objects import cluster, feed, node, pod
 
 def _attempts(made: Cluster) -> Attempts:
     snapshot = made.prepared(0)
-    return Attempts(snapshot, 0, LIMITS, Allowance(namespaces=1, most=LIMITS.most), Notes(snapshot.backlog))
+    return Attempts(snapshot, 0, LIMITS, Allowance(namespaces=1, most=LIMITS.most), Effects(snapshot.scheduling_queue))
 
 
 def _full() -> tuple[Cluster, PodRecord, PodRecord]:
@@ -97,18 +97,18 @@ def test_nodes_that_others_close_are_not_among_those_that_are_kept_for_somebody(
     made = beside.made(beside.running("r", "p"), beside.waiting(_ALONE), nodes=beside.NODES[:2])
     waiting, attempts = made.pod("uid-w"), _attempts(made)
     assert waiting is not None
-    attempts.kept.begin_turn((_berth("p"),))
+    attempts.kept.begin_turn((_reserve("p"),))
     assert not attempts.kept.fit_any(attempts.placer, [waiting.cls])
-    attempts.kept.begin_turn((_berth("p"), _berth("q")))
+    attempts.kept.begin_turn((_reserve("p"), _reserve("q")))
     kept_off = attempts.place(waiting)
     assert isinstance(kept_off, KeptOff)
-    assert {each.kind: each.nodes for each in kept_off.verdict.node_reasons} == {BERTH: 1, "pod-anti-affinity": 1}
-    assert kept_off.verdict.berth == attempts.kept.cause(_berth("q"))
+    assert {each.kind: each.nodes for each in kept_off.verdict.node_reasons} == {RESERVE: 1, "pod-anti-affinity": 1}
+    assert kept_off.verdict.reserve == attempts.kept.cause(_reserve("q"))
 
 
-def _berth(node: str) -> Berth:
+def _reserve(node: str) -> NodeReserve:
     rank = Rank(0, 0, "", f"uid-{node}")
-    return Berth(queue="", rank=rank, namespace="ns", name=node, is_gang=False, since_s=0, nodes=(node,), gpus=8)
+    return NodeReserve(queue="", rank=rank, namespace="ns", name=node, is_gang=False, since_s=0, nodes=(node,), gpus=8)
 
 
 @pytest.mark.parametrize("is_kept", [True, False])
@@ -122,7 +122,7 @@ def test_whose_rules_are_tried_on_paper_pays_for_what_they_cost(is_kept: bool) -
     assert keeper is not None
     assert other is not None
     attempts = _attempts(made)
-    assert attempts.keep_room(keeper) if is_kept else attempts.place_on_paper(keeper)
+    assert attempts.keep_place(keeper) if is_kept else attempts.place_on_paper(keeper)
     assert isinstance(attempts.place(other), Placement)
     assert attempts.allowance.spent_by("another") == COST_OF_PLACING
     assert (attempts.keeping["ns"] - COST_OF_PLACING if is_kept else attempts.allowance.spent_by("ns")) >= 50

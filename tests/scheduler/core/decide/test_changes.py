@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert.devices import slice_record
 from scheduler.core.convert.nodes import node_record
-from scheduler.core.convert.queues import queue_record
+from scheduler.core.convert.pod_groups import queue_record
 from scheduler.core.decide.changes import (
     AnotherAsk,
     AnotherMinimum,
@@ -37,7 +37,7 @@ from scheduler.core.decide.placer import Placer
 from scheduler.core.decide.snapshot import Snapshot, file_touched
 from scheduler.core.model.plan import Nominate, Placement, placements
 from scheduler.core.model.settings import Settings
-from scheduler.core.scheduling_queue.effects import Note, Said, ShapeFailed, ShapeHeldBack
+from scheduler.core.scheduling_queue.effects import Effect, Said, ShapeFailed, ShapeHeldBack
 from tests.scheduler.core.device_objects import ask
 from tests.scheduler.core.footprint import footprint
 from tests.scheduler.core.nodes.claiming import GPU, chosen, claimed, claiming, offered
@@ -325,23 +325,23 @@ def _world(rng: random.Random) -> World:
     return made
 
 
-Effect = Callable[[Cluster], None]
+Applied = Callable[[Cluster], None]
 
 
-def _another_node(world: World, rng: random.Random) -> tuple[Change, Effect]:
+def _another_node(world: World, rng: random.Random) -> tuple[Change, Applied]:
     extended = {"example.com/nic": 2} if rng.random() < 0.2 else {}
     name = rng.choice(["a-new", "z-new", *world.nodes])
     new = node(name, 3, mem_mib=rng.choice([0, 4000]), extended=extended)
     return AnotherNode(node_record(new)), lambda made: feed(made, new)
 
 
-def _cordoned(world: World, name: str) -> Effect:
+def _cordoned(world: World, name: str) -> Applied:
     known = world.nodes[name]
     cordoned = msgspec.structs.replace(known, spec=msgspec.structs.replace(known.spec, unschedulable=True))
     return lambda made: feed(made, cordoned)
 
 
-def _cordon(world: World, rng: random.Random) -> tuple[Change, Effect]:
+def _cordon(world: World, rng: random.Random) -> tuple[Change, Applied]:
     name = rng.choice([*world.nodes])
     return Cordoned(name), _cordoned(world, name)
 
@@ -356,7 +356,7 @@ def _gone(world: World, made: Cluster, uids: Iterable[str]) -> None:
             feed(made, reservation(group, at, book={uid: nano for uid, nano in book.items() if uid not in gone}))
 
 
-def _drain(world: World, rng: random.Random) -> tuple[Change, Effect]:
+def _drain(world: World, rng: random.Random) -> tuple[Change, Applied]:
     name = rng.choice([*world.nodes])
     uids = [each.metadata.uid for each in world.pods.values() if each.spec.node_name == name]
 
@@ -367,18 +367,18 @@ def _drain(world: World, rng: random.Random) -> tuple[Change, Effect]:
     return Drained(name), effect
 
 
-def _without(world: World, rng: random.Random) -> tuple[Change, Effect]:
+def _without(world: World, rng: random.Random) -> tuple[Change, Applied]:
     whole = [each for each in world.pods.values() if each.spec.node_name or "gpus" in str(world.asks)]
     uids = tuple(sorted(each.metadata.uid for each in rng.sample(whole, min(len(whole), rng.randint(1, 3)))))
     return WithoutPods(uids), lambda made: _gone(world, made, uids)
 
 
-def _another_queue(world: World, rng: random.Random) -> tuple[Change, Effect]:
+def _another_queue(world: World, rng: random.Random) -> tuple[Change, Applied]:
     new = queue(rng.choice(["default-queue", "team"]), gpu=(rng.randint(0, 4), rng.randint(1, 3), rng.randint(0, 9)))
     return AnotherQueue(queue_record(new)), lambda made: feed(made, new)
 
 
-def _another_ask(world: World, rng: random.Random) -> tuple[Change, Effect]:
+def _another_ask(world: World, rng: random.Random) -> tuple[Change, Applied]:
     names = [name for name in world.asks if rng.random() < 0.5]
     asks = rng.choice(_ASKS)
     others = [pod(name, **asks, **world.asks[name]) for name in names]  # type: ignore[arg-type] # as above
@@ -391,7 +391,7 @@ def _another_ask(world: World, rng: random.Random) -> tuple[Change, Effect]:
     return AnotherAsk(tuple(f"uid-{name}" for name in names), record.cls), effect
 
 
-def _another_minimum(world: World, rng: random.Random) -> tuple[Change, Effect]:
+def _another_minimum(world: World, rng: random.Random) -> tuple[Change, Applied]:
     name, minimum = rng.choice([*world.groups]), rng.randint(1, 4)
     known = world.groups[name]
     other = msgspec.structs.replace(known, spec=msgspec.structs.replace(known.spec, min_member=minimum))
@@ -401,10 +401,10 @@ def _another_minimum(world: World, rng: random.Random) -> tuple[Change, Effect]:
 _CHANGES = (_another_node, _cordon, _drain, _without, _another_queue, _another_ask, _another_minimum)
 
 
-def _verdicts(notes: Iterable[Note]) -> list[str]:
+def _verdicts(effects: Iterable[Effect]) -> list[str]:
     """What pods are told, whatever else is learned."""
     found = []
-    for note in notes:
+    for note in effects:
         match note:
             case Said() | ShapeFailed():
                 found.append(repr(note))
@@ -469,5 +469,5 @@ def test_a_changed_snapshot_decides_as_a_cluster_that_has_seen_the_change(seed: 
     seen = decide(other.prepared(5), 5, wall_s=1_000)
     assert _shown(supposed) == _shown(seen)
     assert _counted(changed) == _counted(other.snapshot())
-    assert _verdicts(supposed.notes) == _verdicts(seen.notes)
+    assert _verdicts(supposed.effects) == _verdicts(seen.effects)
     assert made.validate() == []

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from random import Random
 from typing import Any
 
 import msgspec
@@ -10,13 +11,24 @@ import pytest
 from typing_extensions import override
 
 from scheduler.core.cluster import Cluster
-from scheduler.core.decide.allowance import Limits
+from scheduler.core.decide.allowance import LIMITS, Allowance, Limits
+from scheduler.core.decide.attempts import Attempts, asked_use, least_use, placed_use
+from scheduler.core.decide.capacity import pod_slots
+from scheduler.core.decide.changes import WithoutPods
 from scheduler.core.decide.decide import decide
+from scheduler.core.decide.gangs import whole_gang
+from scheduler.core.decide.placer import Placer
+from scheduler.core.decide.snapshot import StaleSnapshot
 from scheduler.core.filters.registry import FILTERS, Filters
-from scheduler.core.model.plan import Attempt, Bind, Explain, Gang, Plan, Withdraw
+from scheduler.core.model.plan import Attempt, Bind, Explain, Gang, Plan, Withdraw, placements
 from scheduler.core.model.pod_class import Constraints
-from scheduler.core.model.records import NodeRecord
+from scheduler.core.model.priority_order import order_members
+from scheduler.core.model.quota import Resources
+from scheduler.core.model.records import NodeRecord, PodRecord
 from scheduler.core.model.settings import Settings
+from scheduler.core.queues.accounts import Use
+from scheduler.core.scheduling_queue.effects import Effects
+from scheduler.core.snapshot.node_count import Supposed
 from tests.scheduler.core.footprint import footprint
 from tests.scheduler.core.objects import (
     NANO,
@@ -111,6 +123,7 @@ def test_with_nothing_to_place_there_is_nothing_to_do() -> None:
     assert cluster(node(), pod(bound_to="n1")).decide(0) == Plan()
 
 
+@pytest.mark.thorough
 def test_classes_of_pods_long_gone_are_forgotten() -> None:
     made = cluster(node())
     for number in range(5000):
@@ -192,6 +205,7 @@ def test_a_gang_is_tried_only_when_the_constraints_of_all_members_are_judged() -
     assert [type(entry) for entry in plan.entries] == [Gang]
 
 
+@pytest.mark.thorough
 def test_a_namespace_with_thousands_of_different_pods_does_not_keep_another_from_being_decided() -> None:
     crowd = [pod(f"p{i:03}", cpu=f"{100 + i}", priority=9, namespace="crowd") for i in range(300)]
     made = cluster(node(), *crowd, pod("other", namespace="elsewhere"))
@@ -218,7 +232,7 @@ def test_pods_that_failed_on_a_node_do_not_keep_others_of_their_namespace_waitin
         assert rounds < 30
     assert rounds > 3
     assert _bound_names(plan) == ["late"]
-    assert [list(shape.uids) for shape in made.backlog.awake()] == [["uid-late"]]
+    assert [list(shape.uids) for shape in made.scheduling_queue.awake()] == [["uid-late"]]
 
 
 def test_a_class_that_is_known_to_fit_nowhere_costs_the_next_decision_nothing() -> None:
@@ -259,12 +273,13 @@ def test_a_class_that_fitted_nowhere_is_judged_again_when_a_node_changes_so_that
     made.decide(0)
     feed(made, change())
     made.refresh()
-    asleep, waiting = made.backlog.asleep, made.pod("uid-p")
+    unschedulable, waiting = made.scheduling_queue.unschedulable, made.pod("uid-p")
     assert waiting is not None
-    kept = asleep.get(waiting.cls)
+    kept = unschedulable.get(waiting.cls)
     assert kept is not None
     assert (
-        not asleep.is_sure(waiting.cls, kept, made.generation) and asleep.still_out(waiting.cls, kept) is None
+        not unschedulable.is_sure(waiting.cls, kept, made.generation)
+        and unschedulable.still_out(waiting.cls, kept) is None
     ) is wakes
     assert bool(_bound_names(made.decide(0))) is wakes
 
@@ -305,3 +320,129 @@ def test_of_shares_that_wait_for_a_late_node_a_class_that_fits_nowhere_else_is_j
     for most, moved in ((200, ["q"]), (100, [])):
         decided = decide(snapshot, 0, Limits(most=most))
         assert [entry.placement.name for entry in decided.entries if isinstance(entry, Withdraw)] == moved
+
+
+# A snapshot is good until the next event.
+
+
+def test_a_snapshot_that_is_older_than_the_last_event_is_refused() -> None:
+    made = cluster(node(), pod("a", gpus=1))
+    snapshot = made.prepared(0)
+    assert decide(snapshot, 0).entries
+    feed(made, node("n2"))
+    with pytest.raises(StaleSnapshot, match="generation"):
+        decide(snapshot, 0)
+    assert decide(made.prepared(0), 0).entries
+
+
+def test_a_node_is_counted_once_without_pods_that_go_until_something_on_it_changes() -> None:
+    made = cluster(node(), bound(pod("v", gpus=3), "n1"), bound(pod("w", gpus=1), "n1"))
+    where, gone = made.node("n1"), Supposed(evicted={"uid-v"})
+    assert where is not None
+    first = made.snapshot().used(where, gone)
+    assert (first.gpus, made.snapshot().used(where, gone)) == (1, first)
+    assert made.snapshot().used(where, gone) is first
+    assert made.snapshot().with_(WithoutPods(("uid-w",))).used(where, gone).gpus == 0
+    made.remove_pod("uid-w")
+    assert made.snapshot().used(where, gone).gpus == 0
+
+
+def test_what_is_asked_what_is_the_least_and_what_it_is_where_it_is_placed() -> None:
+    made = cluster(node("n1", mem_mib=40_000), pod("p", mem=10_000, cpu="1"))
+    snapshot = made.snapshot()
+    record = snapshot.pod("uid-p")
+    assert record is not None
+    expected = Use("default-queue", Resources(1000, 0, NANO // 4))
+    assert asked_use(snapshot, [record]) == least_use(snapshot, [record]) == expected
+    (placement,) = placements(made.decide(0).entries)
+    assert placed_use(snapshot, record, placement) == expected
+
+
+def test_members_of_a_gang_count_together_in_the_queue_of_their_group() -> None:
+    made = cluster(node(), pod_group("g", 2, queue="a", preemptibility="non-preemptible"))
+    for i in range(3):
+        made.upsert_pod(pod(f"m{i}", gpus=2, group="g"))
+    snapshot = made.snapshot()
+    members = snapshot.waiting_members("ns", "g", 0)
+    assert asked_use(snapshot, members) == Use("a", Resources(gpu_nano=6 * NANO), is_fixed=True)
+
+
+def test_a_gang_can_be_preempted_where_one_of_its_members_can() -> None:
+    made = cluster(node(), pod_group("g", 2, queue="a"))
+    for i in range(2):
+        made.upsert_pod(pod(f"m{i}", gpus=1, group="g", priority=100 * i))
+    snapshot = made.snapshot()
+    members = order_members(snapshot.waiting_members("ns", "g", 0))
+    assert [least_use(snapshot, some).is_fixed for some in (members[:1], members[1:], members)] == [1, 0, 0]
+
+
+class Looked(list[PodRecord]):
+    """Pods, and how often all of them were looked at."""
+
+    times = 0
+
+    @override
+    def __iter__(self) -> Iterator[PodRecord]:
+        self.times += 1
+        return super().__iter__()
+
+
+def test_what_a_gang_uses_is_counted_once_however_many_queues_are_above() -> None:
+    made = cluster(node(), pod_group("g", 3, queue="a"), *(pod(f"m{i}", gpus=1, group="g") for i in range(3)))
+    snapshot = made.prepared(0)
+    allowance = Allowance(namespaces=1, most=LIMITS.most)
+    attempts = Attempts(snapshot, 0, LIMITS, allowance, Effects(snapshot.scheduling_queue))
+    whole = whole_gang(snapshot.scheduling_queue.gang(("ns", "g")), attempts, [])
+    assert whole is not None
+    looked = whole.pods = Looked(whole.pods)
+    assert {whole.use for _ in range(30)} == {Resources(gpu_nano=3 * NANO)}
+    assert looked.times == 1
+
+
+# How many pods of a class nodes take: never fewer than placing one after the other finds.
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"gpus": 2},
+        {"cpu": "3"},
+        {"fraction": "0.4"},
+        {"fraction": "0.4", "devices": 2},
+        {"mem": 30_000},
+        {"gpus": 1, "cpu": "20"},
+    ],
+)
+@pytest.mark.parametrize("seed", range(6))
+def test_a_node_takes_no_more_pods_than_it_is_counted_to_take(asked: dict[str, Any], seed: int) -> None:
+    rng = Random(seed)
+    nodes = [
+        node(f"n{number}", gpus=rng.randint(0, 4), cpu=str(rng.randint(1, 40)), mem_mib=81_920) for number in range(3)
+    ]
+    made = cluster(*nodes, pod("nominee", gpus=1, bound_to="n0"), *(pod(f"p{n}", **asked) for n in range(60)))
+    placer = Placer(made.prepared(0))
+    waiting = [each for n in range(60) if (each := made.pod(f"uid-p{n}")) is not None]
+    counted = pod_slots(placer, waiting[0].cls, None)
+    placed = [placer.place(each) for each in waiting]
+    for number, most in enumerate(counted.tolist()):
+        there = sum(each is not None and each.node == f"n{number}" for each in placed)
+        assert there <= most
+        if "devices" not in asked and "fraction" not in asked and "mem" not in asked:
+            assert there == most
+
+
+def test_nodes_out_of_the_mask_or_closed_to_the_class_take_none() -> None:
+    closed = node("n2", taints=[("k", "v", "NoSchedule")])
+    made = cluster(node("n0"), node("n1"), closed, pod("p", gpus=4))
+    placer, waiting = Placer(made.prepared(0)), made.pod("uid-p")
+    assert waiting is not None
+    assert pod_slots(placer, waiting.cls, None).tolist() == [2, 2, 0]
+    assert pod_slots(placer, waiting.cls, placer.all_but(frozenset({"n0"}))).tolist() == [0, 2, 0]
+
+
+@pytest.mark.parametrize(("with_idle", "slots"), [(False, 0), (True, 1)])
+def test_gpus_that_idle_reservations_hold_count_if_that_is_asked(with_idle: bool, slots: int) -> None:
+    made = cluster(node("n1", gpus=1), reservation("g1"), pod("p", gpus=1))
+    placer, waiting = Placer(made.prepared(0)), made.pod("uid-p")
+    assert waiting is not None
+    assert pod_slots(placer, waiting.cls, None, with_idle=with_idle).tolist() == [slots]

@@ -1,4 +1,4 @@
-"""Members beyond the minimum of their gangs: whose turn it is (kai-contract 14.11, 14.12)."""
+"""Members beyond the minimum of their gangs: whose turn it is (as in KAI)."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_member_that_fits_nowhere_says_so_and_others_of_its_gang_come() -> Non
     group, large = pod_group("a", 1), pod("large", group="a", gpus=9, created="2025-12-31T00:00:00Z")
     made = cluster(node(gpus=3), group, large, *members("a", 3, running=1))
     assert placed(made) == ["a1", "a2"]
-    verdict = made.backlog.said.verdict("uid-large")
+    verdict = made.scheduling_queue.said.verdict("uid-large")
     assert verdict is not None
 
 
@@ -110,10 +110,10 @@ def test_a_member_that_nothing_but_its_own_obstacle_holds_up_says_that_and_the_o
     gated = pod("gated", group="a", gpus=1, gated=True, created="2025-12-31T00:00:00Z")
     made = cluster(node(gpus=3), pod_group("a", 1), late, gated, *members("a", 3, running=1))
     assert placed(made) == ["a1", "a2"]
-    verdict = made.backlog.said.verdict("uid-late")
+    verdict = made.scheduling_queue.said.verdict("uid-late")
     assert verdict is not None
     assert verdict.code is Code.UNSUPPORTED_CONSTRAINT
-    assert made.backlog.said.verdict("uid-gated") is None
+    assert made.scheduling_queue.said.verdict("uid-gated") is None
 
 
 def test_a_gang_whose_members_are_all_gated_keeps_no_room() -> None:

@@ -193,10 +193,7 @@ _PLANNED = {names.PLAN: '{"id": "x", "members": {"uid-p": {"node": "n1"}}}'}
         ),
         pytest.param(
             (node(), _P, bind_request(_P, "n1")),
-            [
-                lambda made: made.remove_bind_request("ns", "p"),
-                lambda made: made.commits.forget_departed("uid-p"),
-            ],
+            [lambda made: made.remove_bind_request("ns", "p"), lambda made: made.commits.forget_departed("uid-p")],
             id="its BindRequest is gone, and nothing comes of it",
         ),
         pytest.param(
@@ -258,10 +255,10 @@ def test_what_helps_nobody_wakes_nobody_and_is_no_news(event: Event) -> None:
     made = cluster(node(gpus=1), _P, pod_group("g", 2), *gang)
     _decided(made)
     event(made)
-    assert not made.prepared(0).backlog.awake()
+    assert not made.prepared(0).scheduling_queue.awake()
     plan = made.decide(0)
-    assert not made.backlog.awake()
-    assert not made.backlog.awake_gangs()
+    assert not made.scheduling_queue.awake()
+    assert not made.scheduling_queue.awake_gangs()
     assert plan.entries == ()
 
 
@@ -271,7 +268,7 @@ def test_a_pod_whose_reason_stays_is_told_nothing_and_its_counts_are_known() -> 
     feed(made, node("n2", gpus=1))
     plan = made.decide(2 * _S)
     assert plan.entries == ()
-    verdict = made.backlog.said.verdict("uid-p")
+    verdict = made.scheduling_queue.said.verdict("uid-p")
     assert isinstance(verdict, Verdict)
     assert [reason.nodes for reason in verdict.node_reasons] == [2]
 
@@ -284,8 +281,8 @@ def test_a_replica_that_does_not_decide_keeps_nothing_of_pods_that_came_and_went
         feed(made, *(bound(each, "n1") for each in pods))
         _gone(f"p{number}")(made)
     made.forget_gone()
-    assert not made.backlog.touched
-    assert not made.backlog.gangs()
+    assert not made.scheduling_queue.touched
+    assert not made.scheduling_queue.gangs()
 
 
 def test_a_pod_that_comes_back_from_its_way_is_told_again() -> None:

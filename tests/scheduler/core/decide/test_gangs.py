@@ -40,15 +40,15 @@ def in_queue(name: str) -> dict[str, str]:
     return {names.QUEUE_LABEL: name}
 
 
-def beside_a_berth(*members: Pod, minimum: int = 1, limit: int = 3) -> Cluster:
+def beside_a_reserve(*members: Pod, minimum: int = 1, limit: int = 3) -> Cluster:
     """Node ``n2`` is kept for a large pod of ``b``; a gang of ``a``, which may have so many GPUs, has one on ``n1``."""
-    made = Cluster(Settings(berths_percent=60))
+    made = Cluster(Settings(reserved_nodes_percent=60))
     feed(made, queue("a", gpu=(0, 1, limit)), queue("b", gpu=(4, 1, -1)))
     feed(made, node("n1", 4), node("n2", 4, labels={"zone": "b"}))
     feed(made, bound(pod("old", gpus=1, labels=in_queue("b")), "n2"))
     feed(made, pod("large", gpus=4, labels=in_queue("b"), **OF_LARGE))
     made.decide(0, wall_s=LATER)
-    assert [berth.nodes for berth in made.backlog.berths.of] == [("n2",)]
+    assert [reserve.nodes for reserve in made.scheduling_queue.reserves.of] == [("n2",)]
     feed(made, pod_group("g", minimum, queue="a"), bound(pod("m0", gpus=1, group="g"), "n1"), *members)
     return made
 
@@ -59,16 +59,16 @@ def placed(made: Cluster, second: int, limits: Limits = LIMITS) -> list[str]:
 
 
 def test_a_member_that_its_queue_holds_back_beside_one_that_is_kept_off_is_placed_once_the_queue_takes_it() -> None:
-    made = beside_a_berth(pod("m1", gpus=1, group="g", **OF_LARGE), pod("m2", gpus=3, group="g"))
+    made = beside_a_reserve(pod("m1", gpus=1, group="g", **OF_LARGE), pod("m2", gpus=3, group="g"))
     assert placed(made, 2) == []
-    said = [made.backlog.said.verdict(f"uid-{name}") for name in ("m1", "m2")]
+    said = [made.scheduling_queue.said.verdict(f"uid-{name}") for name in ("m1", "m2")]
     assert [one.code for one in said if one is not None] == [Code.NO_NODE_FITS, Code.OVER_LIMIT]
     feed(made, queue("a", gpu=(0, 1, 8)))
     assert placed(made, 4) == ["m2"]
 
 
-def test_a_start_that_the_queue_holds_back_in_one_way_and_a_berth_in_another_comes_once_the_queue_takes_it() -> None:
-    made = beside_a_berth(limit=2)
+def test_a_start_that_the_queue_holds_back_in_one_way_and_a_reserve_in_another_comes_once_the_queue_takes_it() -> None:
+    made = beside_a_reserve(limit=2)
     members = [pod("k1", gpus=1, group="k", **OF_LARGE), pod("k2", gpus=2, group="k")]
     feed(made, pod_group("k", 1, queue="a"), *members)
     assert placed(made, 2) == []
@@ -77,7 +77,7 @@ def test_a_start_that_the_queue_holds_back_in_one_way_and_a_berth_in_another_com
 
 
 def test_a_member_that_is_left_to_the_next_decision_beside_one_that_is_kept_off_has_its_turn_soon() -> None:
-    made = beside_a_berth(pod("m1", gpus=1, group="g", **OF_LARGE), pod("m2", gpus=1, group="g"))
+    made = beside_a_reserve(pod("m1", gpus=1, group="g", **OF_LARGE), pod("m2", gpus=1, group="g"))
     assert placed(made, 2, Limits(most=1)) == []
     assert placed(made, 3) == ["m2"]
 
@@ -89,13 +89,13 @@ def test_a_gang_of_which_others_may_start_is_told_what_it_requests_and_what_is_a
     amounts: tuple[int, int, int], code: Code
 ) -> None:
     priority = 100 if code is Code.OVER_QUOTA else 0
-    made = Cluster(Settings(berths_percent=0))
+    made = Cluster(Settings(reserved_nodes_percent=0))
     feed(made, queue("a", gpu=amounts), *(node(f"n{number}", 4) for number in range(3)))
     feed(made, bound(pod("old", gpus=1, priority=priority, labels=in_queue("a")), "n0"))
     members = [pod(f"m{number}", gpus=2, group="g", priority=priority) for number in range(3)]
     feed(made, pod_group("g", 2, queue="a"), *members)
     assert placed(made, 1) == []
-    said = made.backlog.said.verdict("uid-m0")
+    said = made.scheduling_queue.said.verdict("uid-m0")
     assert said is not None
     assert said.queue is not None
     assert (said.code, said.queue.held, said.queue.asked) == (code, 10**9, 4 * 10**9)
@@ -171,7 +171,7 @@ def test_after_a_large_start_has_failed_no_other_large_one_is_tried_at_once(memb
     plan = made.decide(0)
     assert len(list(placements(plan.entries))) == (members if starts else 0)
     if not starts:
-        assert made.backlog.said.verdict("uid-o0") == Verdict(code=Code.WAITS_FOR_TURN, required=members)
+        assert made.scheduling_queue.said.verdict("uid-o0") == Verdict(code=Code.WAITS_FOR_TURN, required=members)
         assert plan.wake_at_ns is not None
         later = made.decide(plan.wake_at_ns)
         assert len(list(placements(later.entries))) == members
@@ -181,12 +181,12 @@ def test_a_large_gang_that_failed_keeps_its_pause_and_its_verdict_when_nodes_com
     failing = [pod(f"f{number}", gpus=1, group="failing") for number in range(1_000)]
     made = cluster(node(gpus=0), pod_group("failing", 1_000), *failing)
     made.decide(0)
-    said = made.backlog.said.verdict("uid-f0")
+    said = made.scheduling_queue.said.verdict("uid-f0")
     assert said is not None
     feed(made, node("n2", gpus=1_000, cpu="2000", pods=1_100))
     plan = made.decide(1)
     assert list(placements(plan.entries)) == []
-    assert made.backlog.said.verdict("uid-f0") == said
+    assert made.scheduling_queue.said.verdict("uid-f0") == said
     # Ten times what it took: 230 operations, and five for each member.
     assert plan.wake_at_ns == 10 * (230 + 5 * 1_000) * 1_000
     assert len(list(placements(made.decide(plan.wake_at_ns).entries))) == 1_000

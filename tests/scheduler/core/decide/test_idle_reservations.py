@@ -34,11 +34,7 @@ def test_a_whole_gpu_pod_has_an_idle_reservation_removed_and_waits_for_its_devic
     assert entries[0].for_pod == "uid-w"
     explain = entries[1]
     assert isinstance(explain, Explain)
-    assert (explain.verdict.code, explain.verdict.detail, explain.pods) == (
-        Code.WAITING_FOR_DEVICE,
-        "n1",
-        ("uid-w",),
-    )
+    assert (explain.verdict.code, explain.verdict.detail, explain.pods) == (Code.WAITING_FOR_DEVICE, "n1", ("uid-w",))
 
 
 def test_while_its_device_is_on_the_way_back_no_second_one_is_removed() -> None:
@@ -94,11 +90,7 @@ def test_two_pods_do_not_wait_for_the_same_device() -> None:
     )
     assert sorted(_retired(entries)) == ["r-g", "r-h"]
     codes = {uid: e.verdict.code for e in entries if isinstance(e, Explain) for uid in e.pods}
-    assert codes == {
-        "uid-w0": Code.WAITING_FOR_DEVICE,
-        "uid-w1": Code.WAITING_FOR_DEVICE,
-        "uid-w2": Code.NO_NODE_FITS,
-    }
+    assert codes == {"uid-w0": Code.WAITING_FOR_DEVICE, "uid-w1": Code.WAITING_FOR_DEVICE, "uid-w2": Code.NO_NODE_FITS}
 
 
 def test_a_node_that_lacks_something_else_is_not_robbed_in_vain() -> None:

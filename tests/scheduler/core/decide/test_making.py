@@ -18,28 +18,27 @@ from scheduler.core.decide.attempts import Attempts
 from scheduler.core.decide.charging import Charging
 from scheduler.core.decide.preemption_needs import gang_need, pod_need
 from scheduler.core.model.plan import Nominate, Plan, placements
-from scheduler.core.model.preemption import Action, Evicted, Found, Moves, Nomination, NoRoom, Place, RoomFacts, Unit
+from scheduler.core.model.preemption import (
+    Action,
+    Evicted,
+    Found,
+    Moves,
+    Nomination,
+    NoVictims,
+    Place,
+    PreemptionFacts,
+    Unit,
+)
 from scheduler.core.model.priority_order import Rank
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.preemption.need import Need
-from scheduler.core.preemption.search import find_room
+from scheduler.core.preemption.search import find_victims
 from scheduler.core.preemption.trial import Trial
-from scheduler.core.queues.reserved_nodes import Berth, Berths
-from scheduler.core.scheduling_queue.effects import Notes
+from scheduler.core.queues.reserved_nodes import NodeReserve, NodeReserves
+from scheduler.core.scheduling_queue.effects import Effects
 from tests.scheduler.core.nodes.test_nominated_usage import nomination, place, running, share
-from tests.scheduler.core.objects import (
-    NANO,
-    Fed,
-    bound,
-    commit,
-    feed,
-    node,
-    pod,
-    pod_group,
-    queue,
-    reservation,
-)
+from tests.scheduler.core.objects import NANO, Fed, bound, commit, feed, node, pod, pod_group, queue, reservation
 from tests.scheduler.core.stepping import at_once
 from wire import names
 from wire.core import OwnerReference, Pod
@@ -47,7 +46,7 @@ from wire.core import OwnerReference, Pod
 S = 1_000_000_000
 MS = 1_000_000
 HALF = NANO // 2
-NO: NoRoom = NoRoom()
+NO: NoVictims = NoVictims()
 
 
 def in_queue(name: str) -> dict[str, str]:
@@ -63,11 +62,11 @@ class Searches:
 
     may_go: list[str] = field(default_factory=list)
     by: Action = Action.RECLAIM
-    answer: NoRoom = NO
+    answer: NoVictims = NO
     asked: list[tuple[str, Action]] = field(default_factory=list)
     trials: list[Trial] = field(default_factory=list)
 
-    def __call__(self, need: Need, trial: Trial, actions: Sequence[Action]) -> Found | NoRoom:
+    def __call__(self, need: Need, trial: Trial, actions: Sequence[Action]) -> Found | NoVictims:
         self.asked += ((need.pods[0].name, action) for action in actions)
         self.trials.append(trial)
         mark = trial.statement.checkpoint(), trial.accounts.checkpoint()
@@ -77,7 +76,7 @@ class Searches:
             trial.statement.rollback(mark[0])
             trial.accounts.rollback(mark[1])
 
-    def _found(self, need: Need, trial: Trial, action: Action) -> Found | NoRoom:
+    def _found(self, need: Need, trial: Trial, action: Action) -> Found | NoVictims:
         units: list[Unit] = []
         names_of = [name for name in self.may_go if f"uid-{name}" not in trial.taken] if action is self.by else []
         for name in ["", *names_of]:
@@ -97,8 +96,8 @@ class Searches:
         return [name for name, action in self.asked if action is Action.RECLAIM]
 
 
-def making(search: Callable[[Need, Trial, Sequence[Action]], Found | NoRoom], *objects: Fed) -> Cluster:
-    made = Cluster(Settings(), find_room=at_once(search))
+def making(search: Callable[[Need, Trial, Sequence[Action]], Found | NoVictims], *objects: Fed) -> Cluster:
+    made = Cluster(Settings(), find_victims=at_once(search))
     feed(made, *objects)
     return made
 
@@ -128,8 +127,8 @@ def test_a_pod_that_fits_nowhere_has_room_made_and_the_nomination_names_all() ->
     assert found.places == (Place("uid-h", "n1"),)
     (victim,) = found.victims
     assert (victim.pod_uid, victim.namespace, victim.name, victim.node) == ("uid-v", "ns", "v", "n1")
-    said = made.backlog.said.verdict("uid-h")
-    assert said == Verdict(code=Code.WAITS_FOR_ROOM, required=1, detail="n1")
+    said = made.scheduling_queue.said.verdict("uid-h")
+    assert said == Verdict(code=Code.WAITS_FOR_VICTIMS, required=1, detail="n1")
 
 
 def test_evictions_are_counted_by_the_group_or_by_who_made_the_pod_or_by_the_pod() -> None:
@@ -143,7 +142,7 @@ def test_evictions_are_counted_by_the_group_or_by_who_made_the_pod_or_by_the_pod
 
 def test_without_the_setting_nobody_is_searched_for() -> None:
     search = Searches(["v"])
-    made = Cluster(Settings(preemption=False), find_room=at_once(search))
+    made = Cluster(Settings(preemption=False), find_victims=at_once(search))
     feed(made, node(gpus=4), running("v", 3), pod("h", gpus=2))
     assert (nominations(made.decide(0)), search.asked) == ([], [])
 
@@ -162,7 +161,7 @@ def test_pods_of_one_shape_get_a_nomination_each_and_no_victim_goes_twice() -> N
     assert made.validate() == []
 
 
-def test_what_one_victim_leaves_beside_its_holder_is_used_before_another_has_to_go() -> None:
+def test_what_one_victim_leaves_beside_its_nominee_is_used_before_another_has_to_go() -> None:
     pods = [pod(f"h{at}", gpus=1) for at in range(3)]
     search = Searches(["v", "w"])
     made = making(search, node(gpus=4), running("v", 2), running("w", 2), *pods)
@@ -207,7 +206,7 @@ def test_a_pod_that_an_empty_node_holds_is_searched_for_whenever_something_chang
     assert search.needs == ["h"] * 10
 
 
-def test_holders_of_a_standing_nomination_are_not_searched_for_again() -> None:
+def test_nominees_of_a_standing_nomination_are_not_searched_for_again() -> None:
     search = Searches(["v", "w"])
     made = making(search, node(gpus=4), running("v", 2), running("w", 2), pod("h", gpus=2))
     take(made, made.decide(0))
@@ -230,9 +229,9 @@ class Counted:
 
     together: list[int] = field(default_factory=list)
 
-    def __call__(self, need: Need, trial: Trial, actions: Sequence[Action]) -> Found | NoRoom:
+    def __call__(self, need: Need, trial: Trial, actions: Sequence[Action]) -> Found | NoVictims:
         self.together.append(len(need.all))
-        return find_room(need, trial, actions)
+        return find_victims(need, trial, actions)
 
 
 def owed(search: Counted, *objects: Fed, waiting: int, quota: int = 8) -> Cluster:
@@ -259,7 +258,7 @@ def test_equal_pods_are_searched_for_at_once_and_each_has_its_own_victim_on_its_
     assert made.validate() == []
 
 
-def test_of_equal_pods_those_who_fit_beside_another_holder_need_no_nomination() -> None:
+def test_of_equal_pods_those_who_fit_beside_another_nominee_need_no_nomination() -> None:
     nodes = [node(f"n{at}", 2) for at in range(2)]
     made = owed(Counted(), *nodes, *(of_b(f"x{at}", f"n{at}", gpus=2) for at in range(2)), waiting=3)
     found = take(made, made.decide(0))
@@ -296,17 +295,19 @@ def test_pods_of_another_priority_are_not_searched_for_together() -> None:
 
 
 # --- beside nodes that are kept ----------------------------------------------------------------------------------
-def kept(*nodes: str, behind: str = "") -> Berth:
+def kept(*nodes: str, behind: str = "") -> NodeReserve:
     """Nodes that are kept in queue ``a`` for a group that comes before all others, or after this pod."""
     rank = Rank(0, 0, "2026-01-01T00:00:00Z", f"uid-{behind}+") if behind else Rank(-1_000, 0, "", "large")
-    return Berth(queue="a", rank=rank, namespace="ns", name="large", is_gang=False, since_s=1, nodes=nodes, gpus=1)
+    return NodeReserve(
+        queue="a", rank=rank, namespace="ns", name="large", is_gang=False, since_s=1, nodes=nodes, gpus=1
+    )
 
 
-def beside(berth: Berth, *, nodes: int, waiting: int) -> list[Nomination]:
+def beside(reserve: NodeReserve, *, nodes: int, waiting: int) -> list[Nomination]:
     """Room that is made while these nodes of one GPU are full of others' work."""
     full = [(node(f"n{at}", 1), of_b(f"x{at}", f"n{at}", gpus=1)) for at in range(nodes)]
     made = owed(Counted(), *(each for pair in full for each in pair), waiting=waiting)
-    made.backlog.berths = Berths(of=(berth,))
+    made.scheduling_queue.reserves = NodeReserves(of=(reserve,))
     return nominations(made.decide(0, wall_s=1_800_000_000))
 
 
@@ -361,7 +362,7 @@ def test_whoever_sleeps_for_its_queue_is_searched_for_when_something_changes() -
 def test_nothing_is_looked_at_again_for_one_that_its_queue_would_not_take_with_all_others_gone() -> None:
     made = at_its_limit(pod("h", gpus=1, labels=in_queue("a"), priority=10))
     made.decide(0)
-    assert made.backlog.room.refused
+    assert made.scheduling_queue.preemption.refused
     feed(made, queue("a", gpu=(0, 1, 0)))
     made.decide(2 * S)
     assert made.decide(4 * S).wake_at_ns is None
@@ -372,7 +373,7 @@ def kept_off_by_their_queue(count: int) -> Cluster:
     waiting = (pod(f"h{at}", gpus=1, labels=in_queue("a"), priority=100) for at in range(count))
     made = making(Searches(), queue("a", gpu=(1, 1, -1)), node(gpus=4), running("v", 4), *waiting)
     made.decide(0)
-    assert len(made.backlog.room.refused) == 1
+    assert len(made.scheduling_queue.preemption.refused) == 1
     feed(made, queue("a", gpu=(0, 1, -1)))
     return made
 
@@ -385,7 +386,7 @@ def test_one_decision_is_made_for_pods_that_sleep_for_a_node_and_that_their_queu
     assert decisions == 1
     feed(made, queue("a", gpu=(1, 1, -1)))
     made.decide(100 * S)
-    assert [refused.at_ns for refused in made.backlog.room.refused.values()] == [100 * S]
+    assert [refused.at_ns for refused in made.scheduling_queue.preemption.refused.values()] == [100 * S]
 
 
 def test_of_pods_of_a_shape_that_their_queue_takes_no_more_one_is_looked_at() -> None:
@@ -470,7 +471,7 @@ def test_a_gang_has_room_made_for_its_minimum_and_no_more() -> None:
     (found,) = nominations(made.decide(0))
     assert (found.pod_group, len(found.places), gone(found)) == ("g", 2, ["v", "w"])
     assert found.id == "uid-m0-0"
-    assert made.backlog.said.verdict("uid-m0") == Verdict(code=Code.WAITS_FOR_ROOM, required=2, detail="n1")
+    assert made.scheduling_queue.said.verdict("uid-m0") == Verdict(code=Code.WAITS_FOR_VICTIMS, required=2, detail="n1")
 
 
 def test_a_gang_takes_as_its_most_urgent_member_may_and_one_beyond_the_minimum_as_its_least_urgent() -> None:
@@ -485,7 +486,7 @@ def test_a_gang_takes_as_its_most_urgent_member_may_and_one_beyond_the_minimum_a
 
 def attempts_of(made: Cluster) -> Attempts:
     snapshot = made.snapshot()
-    return Attempts(snapshot, 0, LIMITS, Allowance(namespaces=1, most=LIMITS.most), Notes(snapshot.backlog))
+    return Attempts(snapshot, 0, LIMITS, Allowance(namespaces=1, most=LIMITS.most), Effects(snapshot.scheduling_queue))
 
 
 def need_of_gang(made: Cluster) -> Need:
@@ -569,7 +570,7 @@ def test_a_need_that_was_refused_is_searched_for_again_only_when_something_has_c
 
 
 def test_a_need_is_searched_for_again_when_time_alone_changes_the_answer() -> None:
-    search = Searches(answer=NoRoom(until_s=1_010))
+    search = Searches(answer=NoVictims(until_s=1_010))
     made = making(search, node(gpus=4), running("v", 4), pod("h", gpus=2))
     plan = made.decide(3 * S, wall_s=1_000)
     assert plan.wake_at_ns == 13 * S
@@ -579,7 +580,7 @@ def test_a_need_is_searched_for_again_when_time_alone_changes_the_answer() -> No
 
 
 def test_one_that_its_queue_takes_no_more_is_not_looked_at_again_for_the_time_of_an_earlier_refusal() -> None:
-    search = Searches(answer=NoRoom(until_s=1_010))
+    search = Searches(answer=NoVictims(until_s=1_010))
     held = pod("h", gpus=1, labels=in_queue("a"))
     made = making(search, queue("a", gpu=(2, 1, 2)), node(gpus=2), running("v", 2), held)
     made.decide(3 * S, wall_s=1_000)
@@ -605,7 +606,7 @@ def test_what_the_shell_learns_of_evictions_is_read_and_has_needs_searched_for_a
     search = Searches()
     made = making(search, node(gpus=4), running("v", 4), pod("h", gpus=2))
     made.decide(0)
-    made.note_room_facts(RoomFacts(version=1, refused=frozenset({"uid-v"}), evicted={"o": Evicted(1, 2)}))
+    made.note_preemption_facts(PreemptionFacts(version=1, refused=frozenset({"uid-v"}), evicted={"o": Evicted(1, 2)}))
     made.decide(2 * S)
     assert [len(trial.refused) for trial in search.trials] == [0, 0, 1, 1]
     assert search.trials[-1].evicted == {"o": Evicted(1, 2)}
@@ -614,20 +615,20 @@ def test_what_the_shell_learns_of_evictions_is_read_and_has_needs_searched_for_a
 def test_refusals_are_forgotten_when_nothing_waits_any_more_though_no_look_follows() -> None:
     made = making(Searches(), node(gpus=4), running("v", 4), pod("h", gpus=2))
     made.decide(0)
-    assert made.backlog.room.refused
+    assert made.scheduling_queue.preemption.refused
     made.remove_pod("uid-h")
     made.decide(50 * MS)
-    assert not made.backlog.room.refused
+    assert not made.scheduling_queue.preemption.refused
 
 
 def test_a_refusal_keeps_no_tree_of_queues() -> None:
     made = making(Searches(), queue("a"), node(gpus=4), running("v", 4), pod("h", gpus=2, labels=in_queue("a")))
     made.decide(0)
-    (refused,) = made.backlog.room.refused.values()
+    (refused,) = made.scheduling_queue.preemption.refused.values()
     assert all(isinstance(each, int) for each in refused.stamp)
     feed(made, queue("a", gpu=(1, 1, -1)))
     made.decide(2 * S)
-    (again,) = made.backlog.room.refused.values()
+    (again,) = made.scheduling_queue.preemption.refused.values()
     assert again.at_ns == 2 * S  # another tree, another stamp
 
 
@@ -702,12 +703,12 @@ def test_needs_that_were_refused_longest_ago_are_searched_for_first() -> None:
     assert [sorted(search.needs[at : at + 14]) for at in (0, 14, 28)] == [all_of_them] * 3
 
 
-@pytest.mark.parametrize(("holder_gpus", "elsewhere"), [(4, "n3"), (5, "n2")], ids=["no place for v", "none for h"])
-def test_moves_that_can_not_be_made_any_more_leave_nothing_behind(holder_gpus: int, elsewhere: str) -> None:
+@pytest.mark.parametrize(("nominee_gpus", "elsewhere"), [(4, "n3"), (5, "n2")], ids=["no place for v", "none for h"])
+def test_moves_that_can_not_be_made_any_more_leave_nothing_behind(nominee_gpus: int, elsewhere: str) -> None:
     moved = bound(pod("v", gpus=1, owner=("apps/v1", "ReplicaSet"), labels=in_queue("a")), "n1")
     nodes = [node("n1", 4), node("n2", 1), node("n3", 1)]
-    holder = pod("h", gpus=holder_gpus, labels=in_queue("a"))
-    made = making(Searches(), queue("a"), *nodes, moved, bound(pod("w", gpus=1), "n3"), holder)
+    nominee = pod("h", gpus=nominee_gpus, labels=in_queue("a"))
+    made = making(Searches(), queue("a"), *nodes, moved, bound(pod("w", gpus=1), "n3"), nominee)
     attempts = attempts_of(made)
     statement, accounts = attempts.placer.statement, attempts.accounts
     before = statement.table.free.tolist(), [account.held for account in accounts.of]
@@ -722,7 +723,7 @@ def test_moves_that_can_not_be_made_any_more_leave_nothing_behind(holder_gpus: i
 
 
 def test_a_found_set_with_a_victim_of_another_nomination_is_not_taken() -> None:
-    def careless(need: Need, trial: Trial, actions: Sequence[Action]) -> Found | NoRoom:
+    def careless(need: Need, trial: Trial, actions: Sequence[Action]) -> Found | NoVictims:
         unit = Unit(group=("ns", "v"), queue="", priority=0, is_core=True, pods=("uid-v",))
         assert "uid-v" in trial.taken
         return Found(action=actions[0], units=(unit,), places=(Place(need.pods[0].uid, "n1"),))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.allowance import Limits
 from scheduler.core.model.plan import GiveUp, Plan, placements
-from scheduler.core.model.preemption import Ended, Place, RoomFacts
+from scheduler.core.model.preemption import Ended, Place, PreemptionFacts
 from tests.scheduler.core.decide.test_making import S, Searches, gone, making, nominations, take
 from tests.scheduler.core.nodes.test_nominated_usage import running
 from tests.scheduler.core.objects import bound, feed, node, pod, pod_group
@@ -32,7 +32,7 @@ def test_a_victim_that_does_not_end_in_time_is_replaced_by_another_and_the_nomin
     assert [placement.name for placement in placements(made.decide(200 * S).entries)] == ["h"]
 
 
-def test_what_other_victims_have_left_already_stays_kept_for_the_holder() -> None:
+def test_what_other_victims_have_left_already_stays_kept_for_the_nominee() -> None:
     search = Searches(["v", "w", "x"])
     made = making(search, node(gpus=6), *(running(name, 2) for name in ("v", "w", "x")), pod("h", gpus=4))
     take(made, made.decide(0))
@@ -69,7 +69,7 @@ def test_a_victim_is_waited_for_from_when_its_eviction_was_tried_or_it_is_termin
     for goes in (True, False):
         search, asked = Searches(["v"]), set[str]()
         made = making(search, node(gpus=4), running("v", 2), running("w", 2), pod("h", gpus=2))
-        made.note_room_facts(RoomFacts(version=1, asked=asked))
+        made.note_preemption_facts(PreemptionFacts(version=1, asked=asked))
         (first,) = take(made, made.decide(0))
         made.decide(1 * S)
         assert given_up(made.decide(1 * S + PATIENCE)) == []
@@ -77,7 +77,7 @@ def test_a_victim_is_waited_for_from_when_its_eviction_was_tried_or_it_is_termin
             feed(made, bound(pod("v", gpus=2, deleting=True), "n1"))
         else:
             asked.add("uid-v")
-            made.note_room_facts(RoomFacts(version=2, asked=asked))
+            made.note_preemption_facts(PreemptionFacts(version=2, asked=asked))
         plan = made.decide(2 * PATIENCE)
         assert (given_up(plan), plan.wake_at_ns) == ([], 3 * PATIENCE)
         assert given_up(made.decide(3 * PATIENCE)) == [GiveUp(first.id, Ended.VICTIM_STAYS)]

@@ -20,7 +20,7 @@ from scheduler.core.model.plan import Plan, Prepare, Retire
 from scheduler.core.model.pod_class import Demand, PodClass, VolumeNeed
 from scheduler.core.model.priority_order import order_members
 from scheduler.core.model.records import PodRecord
-from scheduler.core.scheduling_queue.effects import Notes
+from scheduler.core.scheduling_queue.effects import Effects
 from tests.scheduler.core.device_objects import device, written_slice
 from tests.scheduler.core.nodes.claiming import GPU, claimed, claiming, offered
 from tests.scheduler.core.nodes.mounting import mounting
@@ -246,7 +246,9 @@ def test_tries_end_once_they_cost_as_much_as_a_large_start() -> None:
 
 def _started(made: Cluster) -> tuple[Attempts, Start]:
     snapshot = made.prepared(0)
-    attempts = Attempts(snapshot, 0, LIMITS, Allowance(namespaces=1, most=LIMITS.most), Notes(snapshot.backlog))
+    attempts = Attempts(
+        snapshot, 0, LIMITS, Allowance(namespaces=1, most=LIMITS.most), Effects(snapshot.scheduling_queue)
+    )
     group = snapshot.pod_group("ns", "g")
     assert group is not None
     return attempts, started(order_members(snapshot.waiting_members("ns", "g", 0)), snapshot.quorum(group), attempts)

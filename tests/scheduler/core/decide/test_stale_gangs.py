@@ -36,8 +36,7 @@ def going(plan: Plan) -> list[str]:
 
 # --- when ----------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
-    ("period", "at_s"),
-    [(None, 60), ("10s", 10), ("0s", 0), ("2h", 7_200), ("nonsense", 60), ("-1s", None)],
+    ("period", "at_s"), [(None, 60), ("10s", 10), ("0s", 0), ("2h", 7_200), ("nonsense", 60), ("-1s", None)]
 )
 def test_what_is_left_goes_after_the_grace_time_and_the_plan_says_when_that_is(
     period: str | None, at_s: int | None
@@ -178,10 +177,10 @@ def test_a_gang_for_which_room_is_made_stays() -> None:
 def test_gangs_cost_nothing_while_nothing_about_them_changes() -> None:
     made = broken()
     assert made.decide(0).wake_at_ns == 60 * S
-    memo = made.backlog.stale
+    memo = made.scheduling_queue.stale
     feed(made, pod("other", gpus=1))
     made.decide(S)
-    assert made.backlog.stale is memo
+    assert made.scheduling_queue.stale is memo
 
 
 def test_pods_of_others_are_placed_in_the_same_decision() -> None:

@@ -42,7 +42,7 @@ def test_a_pod_that_comes_between_two_looks_is_told_once_that_room_is_made() -> 
     plan = made.decide(10 * MS)
     assert carried_out(made, plan) == {}
     assert plan.wake_at_ns == 200 * MS
-    assert told(made, 200) == {"uid-h": Code.WAITS_FOR_ROOM}
+    assert told(made, 200) == {"uid-h": Code.WAITS_FOR_VICTIMS}
 
 
 def test_a_pod_that_is_refused_room_is_told_with_the_look_that_refuses_it() -> None:
@@ -87,7 +87,9 @@ def test_nobody_is_kept_waiting_for_much_longer_than_a_second_though_no_look_com
     told_ms = 0
     for now_ms in range(10, 2_000, 10):
         # Looks are put off again and again, as where others use up what one decision may spend.
-        made.backlog.room = msgspec.structs.replace(made.backlog.room, looked_ns=now_ms * MS, stamp=("another",))
+        made.scheduling_queue.preemption = msgspec.structs.replace(
+            made.scheduling_queue.preemption, looked_ns=now_ms * MS, stamp=("another",)
+        )
         if told(made, now_ms):
             told_ms = now_ms
             break

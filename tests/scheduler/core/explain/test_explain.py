@@ -13,11 +13,24 @@ from scheduler.core.model.plan import Explain
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code, Verdict
 from tests.scheduler.core.model.test_records import said
-from tests.scheduler.core.objects import NANO, Fed, bound, cluster, node, pod, recorded, reservation
+from tests.scheduler.core.nodes.claiming import GPU, claimed, claiming
+from tests.scheduler.core.objects import (
+    NANO,
+    Fed,
+    bound,
+    claim,
+    cluster,
+    node,
+    pod,
+    recorded,
+    reservation,
+    storage_class,
+)
 from tests.whole import examples
 from wire import names
 
 HALF = NANO // 2
+UNBOUND = claim("data", storage_class="local", bound=False, phase="Pending")
 #: A tenant whose reservation was re-created, and got another device.
 LOST = [reservation("g", "a", book={"uid-t": HALF}, uuid="GPU-2"), bound(pod("t"), "a", ("g", HALF), uuid="GPU-1")]
 
@@ -163,6 +176,31 @@ def test_a_resource_that_some_nodes_have_counts_those_that_lack_it() -> None:
     assert verdict.shortfall == ("example.com/nic", 1)
 
 
+@pytest.mark.parametrize(
+    ("objects", "asked", "reasons"),
+    [
+        ([node("a", cpu="1"), node("b"), claimed()], {"claims": ("c",)}, {"insufficient/cpu": 1, "claim-devices": 1}),
+        (
+            [node("a", cpu="1"), node("b"), storage_class("local", "WaitForFirstConsumer"), UNBOUND],
+            {"volume": "data"},
+            {"insufficient/cpu": 1, "volume-binding": 1},
+        ),
+        (
+            [node("a", cpu="1"), node("b"), storage_class("local", "WaitForFirstConsumer"), UNBOUND, claimed()],
+            {"volume": "data", "claims": ("c",)},
+            {"insufficient/cpu": 1, "volume-binding": 1},
+        ),
+    ],
+    ids=["claims", "volumes", "both"],
+)
+def test_a_node_without_the_resources_does_not_count_for_volumes_or_claims_as_well(
+    objects: list[Any], asked: dict[str, Any], reasons: dict[str, int]
+) -> None:
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": asked["volume"]}}] if "volume" in asked else []
+    asker = claiming("p", *asked.get("claims", ()), cpu="2", spec={"volumes": volumes})
+    assert _reasons(GPU, *objects, asker) == reasons
+
+
 def test_requests_of_the_reservation_that_would_be_needed_are_named() -> None:
     verdict = _verdict(
         node("a", cpu="1"), pod(fraction="0.5", cpu="750m"), settings=Settings(reservation_cpu_milli=500)
@@ -260,7 +298,7 @@ def _of(machines: list[Machine], waiting: Any) -> Verdict | None:
     return entry.verdict if isinstance(entry, Explain) else None
 
 
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(20))
 @given(_MACHINES, _ASKS)
 def test_a_verdict_on_several_nodes_is_the_sum_of_those_on_each(machines: list[Machine], asked: dict[str, Any]) -> None:
     waiting = _asked(asked)
@@ -291,7 +329,7 @@ def _grown(machine: Machine, unit: str, amount: int) -> Machine:
             raise AssertionError(unit)
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(30))
 @given(_MACHINES, _ASKS)
 def test_what_a_verdict_says_would_help_helps_and_less_does_not(machines: list[Machine], asked: dict[str, Any]) -> None:
     waiting = _asked(asked)
@@ -305,7 +343,7 @@ def test_what_a_verdict_says_would_help_helps_and_less_does_not(machines: list[M
     assert all(_of([_grown(machine, unit, amount - 1)], waiting) is not None for machine in machines)
 
 
-@settings(max_examples=examples(30))
+@settings(max_examples=examples(15))
 @given(st.lists(st.integers(1, 100), min_size=1, max_size=3), st.sampled_from([20, 40, 95]))
 def test_the_part_of_a_device_that_is_missing_is_that_of_the_emptiest_one(used: list[int], asked: int) -> None:
     verdict = _of([Machine("a", len(used), 4000, 4000, 10, tuple(used))], pod(fraction=f"0.{asked}"))

@@ -6,11 +6,18 @@ import random
 from collections.abc import Iterator, Mapping
 from itertools import combinations, product
 
+import msgspec
 import pytest
 
-from scheduler.core.filters.numa import admits, aligned, empty, free_of
+from scheduler.core.convert.numa import numa_ask
+from scheduler.core.filters.numa import NumaAlignment, admits, aligned, empty, free_of
+from scheduler.core.filters.registry import FILTERS, OK
 from scheduler.core.model.numa import AlignedPart, Amounts, NumaAsk, NumaRecord
-from tests.scheduler.core.numa_objects import GPU, RESTRICTED, SINGLE, record
+from scheduler.core.model.pod_class import Constraints
+from tests.scheduler.core.device_objects import node
+from tests.scheduler.core.numa_objects import GPU, RESTRICTED, SINGLE, record, spec
+from tests.scheduler.core.objects import pod
+from tests.whole import seeds
 
 NIC = "example.com/nic"
 
@@ -42,20 +49,8 @@ def _sorted(amounts: Mapping[str, int]) -> Amounts:
         # Two NUMA nodes are allowed only to who could not do with one.
         ([{GPU: (4, 3)}, {GPU: (4, 3)}], [{GPU: 5}], RESTRICTED, "container", True),
         # GPUs and CPUs have to be on the same ones.
-        (
-            [{GPU: 4, "cpu": (8, 2)}, {GPU: (4, 0), "cpu": 8}],
-            [{GPU: 1, "cpu": 4000}],
-            SINGLE,
-            "container",
-            False,
-        ),
-        (
-            [{GPU: 4, "cpu": (8, 4)}, {GPU: (4, 0), "cpu": 8}],
-            [{GPU: 1, "cpu": 4000}],
-            SINGLE,
-            "container",
-            True,
-        ),
+        ([{GPU: 4, "cpu": (8, 2)}, {GPU: (4, 0), "cpu": 8}], [{GPU: 1, "cpu": 4000}], SINGLE, "container", False),
+        ([{GPU: 4, "cpu": (8, 4)}, {GPU: (4, 0), "cpu": 8}], [{GPU: 1, "cpu": 4000}], SINGLE, "container", True),
         # One resource needs two NUMA nodes, another only one: kubelet finds no common set that both prefer.
         ([{GPU: 4, "cpu": 8}, {GPU: 4, "cpu": 8}], [{GPU: 1, "cpu": 12000}], RESTRICTED, "container", False),
         ([{GPU: 4, "cpu": 8}, {GPU: 4, "cpu": 8}], [{GPU: 8, "cpu": 12000}], RESTRICTED, "container", True),
@@ -117,7 +112,7 @@ def test_a_container_is_put_where_what_an_init_container_had_is(
     assert aligned(made, free_of(made), NumaAsk(tuple(parts), ((GPU, sum(then)),))) == left
 
 
-@pytest.mark.parametrize("seed", range(300))
+@pytest.mark.parametrize("seed", seeds(300))
 def test_it_decides_as_the_merging_of_hints(seed: int) -> None:
     chance = random.Random(seed)
     zones = [
@@ -178,3 +173,36 @@ def _hints(made: NumaRecord, name: str, amount: int) -> Iterator[_Hint]:
     for each in enough:
         if sum(made.zones[at].available[number] for at in each) >= amount:
             yield each, len(each) == fewest
+
+
+# Nodes whose kubelet could not align a pod even if nobody else were there.
+
+_NODES = {
+    "none": node("n1"),
+    "two": msgspec.structs.replace(node("n1"), numa=record({GPU: (4, 0)}, {GPU: (4, 0)})),
+    "one": msgspec.structs.replace(node("n1"), numa=record({GPU: 8})),
+    "restricted": msgspec.structs.replace(node("n1"), numa=record({GPU: 4}, {GPU: 4}, policy=RESTRICTED)),
+}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "admitting"),
+    [(1, {"none", "two", "one", "restricted"}), (5, {"none", "one", "restricted"}), (9, {"none"})],
+)
+def test_a_node_is_out_where_the_pod_would_be_refused_without_others(gpus: int, admitting: set[str]) -> None:
+    asked = numa_ask(pod(spec=spec({GPU: str(gpus)})))
+    assert asked is not None
+    made = Constraints(aligned=asked)
+    number = FILTERS.number(NumaAlignment)
+    judged = {name: FILTERS.judge(each, made) for name, each in _NODES.items()}
+    assert {name for name, found in judged.items() if found == OK} == admitting
+    assert {found for found in judged.values() if found != OK} <= {number}
+    assert NumaAlignment().effort(asked) == 4
+
+
+def test_a_pod_that_gets_nothing_aligned_is_not_looked_at() -> None:
+    assert NumaAlignment().asked(Constraints()) is None
+
+
+def test_a_node_is_judged_again_when_it_reports_something_else() -> None:
+    assert len({NumaAlignment().reads(each) for each in _NODES.values()}) == len(_NODES)

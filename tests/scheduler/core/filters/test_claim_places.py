@@ -14,13 +14,7 @@ _FAST = Term((Requirement("speed", "In", ("fast",)),), ())
 
 @pytest.mark.parametrize(
     ("asked", "admitted"),
-    [
-        (((_A,),), {"a"}),
-        (((_FAST,),), {"b"}),
-        (((_A, _FAST),), {"a", "b"}),
-        (((_A,), (_FAST,)), set()),
-        (((),), set()),
-    ],
+    [(((_A,),), {"a"}), (((_FAST,),), {"b"}), (((_A, _FAST),), {"a", "b"}), (((_A,), (_FAST,)), set()), (((),), set())],
 )
 def test_a_term_of_each_claim_has_to_hold(asked: Places, admitted: set[str]) -> None:
     nodes = [node("a"), node("b", speed="fast"), node("c")]

@@ -12,6 +12,7 @@ from scheduler.conditions import messages
 from scheduler.core.model.plan import Alone, Explain
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code, NodeReason, Verdict
+from tests.scheduler.core.filters.judging import reason
 from tests.scheduler.core.model.test_records import said
 from tests.scheduler.core.objects import cluster, feed, node, pod, recorded
 from wire import names
@@ -148,3 +149,28 @@ def test_an_annotation_that_can_not_be_read_keeps_the_pod_waiting_and_is_named()
 
 def test_a_pod_without_wishes_may_insist() -> None:
     assert _decided(_node("n1", None), pod(fraction="0.5", annotations=INSISTS))[0] == "n1"
+
+
+# Pods whose containers read a cap for the driver go only to nodes with such caps, whether they insist or not.
+
+PATH = "metadata.annotations['env.moorage.dev/c0.NVIDIA_GPU_MEMORY_LIMIT']"
+READS = {
+    "containers": [
+        {"name": "m", "env": [{"name": names.ENV_MEMORY_LIMIT, "valueFrom": {"fieldRef": {"fieldPath": PATH}}}]}
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("spec", "enforces", "expected"),
+    [
+        (READS, "memory-cap=driver", ""),
+        (READS, "mps, memory-cap=driver", ""),
+        (READS, "memory-cap", "driver-caps"),
+        (READS, "memory-cap=drivers", "driver-caps"),
+        (READS, "", "driver-caps"),
+        ({}, "", ""),
+    ],
+)
+def test_a_node_has_to_say_that_its_driver_caps(spec: dict[str, Any], enforces: str, expected: str) -> None:
+    assert reason(spec, annotations={names.NODE_ENFORCES: enforces}) == expected

@@ -42,11 +42,7 @@ def _decided(*objects: Any) -> tuple[dict[str, Placement], list[Verdict]]:
         ([node("pool", 1, labels=IN_POOL)], "pool", HALF, 1),
         ([node("other", 1, labels={"pool": "b"})], "other", QUARTER, 0),
         (
-            [
-                node("plain", 1),
-                node("pool", 1, labels=IN_POOL),
-                reservation("g", "plain", book={"x": NANO}),
-            ],
+            [node("plain", 1), node("pool", 1, labels=IN_POOL), reservation("g", "plain", book={"x": NANO})],
             "pool",
             HALF,
             1,

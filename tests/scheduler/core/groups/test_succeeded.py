@@ -57,13 +57,7 @@ def test_below_its_minimum_with_those_that_succeeded_it_waits_and_counts_them() 
 
 @pytest.mark.parametrize(
     ("made_for", "earlier", "is_started"),
-    [
-        ("", "run-1", False),
-        ("", "", False),
-        ("", "run-2", True),
-        ("job", "run-1", True),
-        ("job", "", True),
-    ],
+    [("", "run-1", False), ("", "", False), ("", "run-2", True), ("job", "run-1", True), ("job", "", True)],
     ids=[
         "another run's",
         "nobody's",

@@ -1,4 +1,4 @@
-"""Nodes with GPUs in MIG mode, for tests of carving."""
+"""Nodes with GPUs in MIG mode, for tests of partitioning."""
 
 from __future__ import annotations
 
@@ -58,5 +58,5 @@ def decided(*objects: object) -> tuple[Cluster, list[Explain]]:
     while True:
         plan = made.decide(0)
         if all(isinstance(entry, Explain) for entry in plan.entries):
-            return made, made.backlog.said.all()
+            return made, made.scheduling_queue.said.all()
         commit(made, plan)

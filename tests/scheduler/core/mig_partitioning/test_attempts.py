@@ -5,18 +5,17 @@ from __future__ import annotations
 import pytest
 
 from scheduler.core.mig_partitioning.attempts import Attempts, GpuState, How, Withdraw
-from scheduler.core.mig_partitioning.layouts import CardCut
-from scheduler.core.mig_partitioning.node_choice import Carve
+from scheduler.core.mig_partitioning.node_choice import CardCut, GpuPartition
 from scheduler.core.model.mig import MigLayoutAsked, MigNode
 from tests.scheduler.core.mig_partitioning.cards import ONE, TWO, card
 
 CUT = CardCut(uuid="GPU-a", layout=(("2g.20gb", 0),), gone=((ONE, 2),), new=((TWO, 1),), cost=(2, 0, 8))
-CARVE = Carve("n1", CUT, ("uid-p",))
+PARTITION = GpuPartition("n1", CUT, ("uid-p",))
 
 
 def begun(attempt: str = "moorage-1") -> Attempts:
     attempts = Attempts()
-    attempts.begin(CARVE, attempt, [(ONE, 3)], now_s=0.0)
+    attempts.begin(PARTITION, attempt, [(ONE, 3)], now_s=0.0)
     return attempts
 
 
@@ -34,7 +33,7 @@ def test_what_goes_does_not_count_and_its_pods_are_covered() -> None:
 @pytest.mark.parametrize("there", [3, 1], ids=["before the first counts", "after it"])
 def test_what_goes_by_several_attempts_on_a_node_does_not_count(there: int) -> None:
     attempts = begun()
-    other = Carve("n1", CardCut(uuid="GPU-b", layout=(), gone=((ONE, 1),), new=(), cost=(0, 0, 0)), ())
+    other = GpuPartition("n1", CardCut(uuid="GPU-b", layout=(), gone=((ONE, 1),), new=(), cost=(0, 0, 0)), ())
     attempts.begin(other, "moorage-2", [(ONE, there)], now_s=0.0)
     assert attempts.caps() == {"n1": {ONE: 0}}
 
@@ -56,7 +55,7 @@ def test_after_a_refusal_the_gpu_rests_longer_each_time(state: str) -> None:
         assert (attempts.covered(), attempts.caps()) == (set(), {})
         assert (attempts.busy(now_s + rest_s - 0.1), attempts.busy(now_s + rest_s)) == ({("n1", "GPU-a")}, set())
         now_s += rest_s
-        attempts.begin(CARVE, "moorage-1", [], now_s=now_s)
+        attempts.begin(PARTITION, "moorage-1", [], now_s=now_s)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +85,7 @@ def test_what_could_not_be_written_is_counted_and_what_others_asked_for_is_not()
     attempts = begun()
     attempts.forget("n1", "GPU-a")
     attempts.forget("n1", "GPU-a")
-    attempts.begin(CARVE, "moorage-2", [], now_s=0.0)
+    attempts.begin(PARTITION, "moorage-2", [], now_s=0.0)
     attempts.drop("n1", "GPU-a", now_s=0.0)
     assert attempts.counts == {How.ASKED: 2, How.NOT_WRITTEN: 2}
     others = Attempts()
@@ -100,7 +99,7 @@ def test_the_rest_is_bounded_and_a_success_ends_its_growth() -> None:
     for _ in range(100):
         attempts.drop("n1", "GPU-a", now_s=0.0)
     assert attempts.next_s() == attempts.longest_rest_s
-    attempts.begin(CARVE, "moorage-1", [], now_s=4000.0)
+    attempts.begin(PARTITION, "moorage-1", [], now_s=4000.0)
     attempts.observe(shows("moorage-1", "done"), now_s=4000.0)
     attempts.observe(shows(), now_s=4100.0)
     attempts.drop("n1", "GPU-a", now_s=5000.0)
@@ -143,7 +142,7 @@ def test_what_another_node_shows_under_the_same_uuid_is_its_own(state: str) -> N
     seen = {**shows("", asked="moorage-1"), "n2": other}
     assert attempts.observe(seen, now_s=1.0) == []
     assert (attempts.covered(), attempts.busy(1.0)) == ({"uid-p"}, {("n1", "GPU-a")})
-    attempts.begin(Carve("n2", CUT, ("uid-q",)), "moorage-2", [], now_s=1.0)
+    attempts.begin(GpuPartition("n2", CUT, ("uid-q",)), "moorage-2", [], now_s=1.0)
     attempts.drop("n2", "GPU-a", now_s=1.0)
     assert attempts.covered() == {"uid-p"}
     attempts.observe({**shows("moorage-1", "done"), "n2": other}, now_s=2.0)

@@ -171,8 +171,7 @@ def test_children_that_need_nothing_do_not_stand_in_for_those_that_do() -> None:
 
 
 @pytest.mark.parametrize(
-    ("counts", "needed"),
-    [({"a": 2}, 2), ({"b": 5}, 5), ({"a": 2, "b": 5}, 5), ({"a": 1, "b": 4}, 0), ({"a": 9}, 2)],
+    ("counts", "needed"), [({"a": 2}, 2), ({"b": 5}, 5), ({"a": 2, "b": 5}, 5), ({"a": 1, "b": 4}, 0), ({"a": 9}, 2)]
 )
 def test_who_has_what_the_largest_of_its_whole_subgroups_need_has_no_surplus(
     counts: dict[str, int], needed: int

@@ -7,12 +7,7 @@ from typing import Any
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Bind, Explain, Plan
 from scheduler.core.model.verdict import Code
-from tests.scheduler.core.objects import (
-    Fed,
-    claim,
-    pod,
-    volume,
-)
+from tests.scheduler.core.objects import Fed, claim, pod, volume
 from wire.core import Pod
 
 DISK = "disk.csi.example"

@@ -196,6 +196,31 @@ def test_a_crowd_of_sets_of_namespaces_takes_everybody() -> None:
     assert _place(cluster(*_NODES, *owners, _waiting())) == "b"
 
 
+def _keys(count: int) -> list[dict[str, Any]]:
+    """Terms without namespaces, each with a key of its own, and the last with one that nodes have."""
+    return [_term(f"k{i}", labels={}) for i in range(count)] + [_term(labels={})]
+
+
+@pytest.mark.parametrize("count", [40, 1_200])
+def test_terms_that_name_no_namespaces_keep_nobody_of_others_off_however_many_they_are(count: int) -> None:
+    """A ResourceQuota of scope CrossNamespacePodAffinity does not count them."""
+    keys = _keys(count)
+    assert _place(cluster(*_NODES, _owner(*reversed(keys), namespace="elsewhere"), _waiting())) == "a"
+    assert _place(cluster(*_NODES, _owner(*reversed(keys)), _waiting())) == "b"
+    crowd = [_owner(term, name=f"r{i}", namespace="elsewhere") for i, term in enumerate(keys)]
+    large = (node("a", pods=2_000), *_NODES[1:])
+    assert _place(cluster(*large, *crowd, _waiting())) == "a"
+
+
+def test_terms_of_many_keys_keep_the_others_of_their_namespace_off() -> None:
+    crowd = [_owner(term, name=f"r{i}") for i, term in enumerate(_keys(100))]
+    made = cluster(*_NODES, *crowd, _waiting())
+    assert _place(made) == "b"
+    for number in range(len(crowd)):
+        made.remove_pod(f"uid-r{number}")
+    assert _place(made) == "a"
+
+
 def test_a_gang_that_terms_take_is_not_decided_on_again_while_no_term_has_changed() -> None:
     member = pod("p", gpus=1, group="g", labels={"app": "web"})
     made = cluster(node("a"), _owner(_term()), pod_group("g", 1), member)
@@ -204,7 +229,7 @@ def test_a_gang_that_terms_take_is_not_decided_on_again_while_no_term_has_change
     made.decide(1)
     feed(made, pod("another", cpu="1", bound_to="a"))
     made.prepared(2)
-    assert not list(made.backlog.awake_gangs())
+    assert not list(made.scheduling_queue.awake_gangs())
     feed(made, _owner(_term(), name="s"))
     made.prepared(3)
-    assert list(made.backlog.awake_gangs())
+    assert list(made.scheduling_queue.awake_gangs())

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpu.pinning import Identity, Pin
+from gpu.container_devices import Identity, Pin
 from gpu.request import FractionAsk
 from gpu.translation import Cards
 from scheduler.core.cluster import Cluster
@@ -74,11 +74,7 @@ LISTED = {names.NODE_UUIDS: "GPU-a,GPU-b"}
         ([node(gpus=2, annotations=LISTED)], _wanting(uuids=("GPU-x",)), "pinned"),
         ([node(gpus=2, annotations={names.NODE_UUIDS: "GPU-a, many"})], _wanting(uuids=("GPU-a",)), "pinned"),
         ([node(gpus=2)], _wanting(not_uuids=("GPU-b",)), "Attempt"),
-        (
-            [node(gpus=2), reservation("g", book={"x": 9 * TENTH}, uuid="GPU-a", index=0)],
-            _wanting(0),
-            "pinned-full",
-        ),
+        ([node(gpus=2), reservation("g", book={"x": 9 * TENTH}, uuid="GPU-a", index=0)], _wanting(0), "pinned-full"),
         (
             [node(gpus=2), bound(pod("w", gpus=1), "n1"), reservation("g", book={"x": TENTH}, uuid="GPU-a", index=0)],
             _wanting(1),

@@ -182,11 +182,7 @@ def test_a_pod_is_decided_on_again_when_its_claims_are_gone_and_its_status_names
 
 
 def test_of_classes_that_name_one_resource_the_newest_stands_for_it() -> None:
-    listed = [
-        ("old", "2026-01-01T00:00:00Z"),
-        ("z-new", "2026-02-01T00:00:00Z"),
-        ("b-new", "2026-02-01T00:00:00Z"),
-    ]
+    listed = [("old", "2026-01-01T00:00:00Z"), ("z-new", "2026-02-01T00:00:00Z"), ("b-new", "2026-02-01T00:00:00Z")]
     records = [msgspec.structs.replace(device_class(name), created=at, extended_resource=_GPU) for name, at in listed]
     for order in (records, records[::-1]):
         found = class_by_resource(order)

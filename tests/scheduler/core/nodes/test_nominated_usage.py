@@ -12,8 +12,7 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.model.pod_class import Demand
 from scheduler.core.model.preemption import Action, Nomination, Place, Victim
 from scheduler.core.model.settings import Settings
-from scheduler.core.nodes.node_usage import Occupancy
-from scheduler.core.nodes.nominated_usage import KeptPlace, KeptRoom, count_kept
+from scheduler.core.nodes.node_usage import KeptPlace, NominatedPlace, Occupancy, count_kept
 from scheduler.core.nodes.table import CPU, GPUS, PODS
 from tests.scheduler.core.objects import NANO, Fed, bound, cluster, feed, free_gpus, node, pod, reservation
 
@@ -91,7 +90,7 @@ def test_places_that_ask_only_what_every_node_has_are_counted_as_all_others_are(
         """An amount of nothing makes a place one that asks more than every node has."""
         extended = () if is_plain else (("example.com/none", 0),)
         places = [KeptPlace("uid-h", msgspec.structs.replace(each, extended=extended)) for each in asked]
-        room = KeptRoom("i", tuple(places), frozenset(each.uid for each in there))
+        room = NominatedPlace("i", tuple(places), frozenset(each.uid for each in there))
         assert room.is_plain == is_plain
         used = count_kept(Occupancy(), [room], pods=there[gone:], node=None, settings=Settings())
         return used.cpu_milli, used.mem_mib, used.ephemeral_mib, used.pods, used.gpus, used.kept_gpus

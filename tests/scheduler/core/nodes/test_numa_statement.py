@@ -11,7 +11,7 @@ import pytest
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Bind, Nominate, Placement, Plan
-from scheduler.core.model.preemption import RoomFacts
+from scheduler.core.model.preemption import PreemptionFacts
 from scheduler.core.model.settings import Settings
 from tests.scheduler.core.nodes.mounting import reasons
 from tests.scheduler.core.numa_objects import GPU, report, spec
@@ -21,7 +21,7 @@ from tests.whole import seeds
 from wire import names
 from wire.core import Pod
 
-_ON = Settings(preemption=False, aligns_numa=True)
+_ON = Settings(preemption=False, numa_alignment=True)
 _STARTED = "2026-01-01T00:00:{second:02d}Z"
 _HALF = 500_000_000
 
@@ -55,10 +55,7 @@ def test_a_pod_goes_where_one_numa_node_has_all_of_it() -> None:
     assert _placed(made) == {"p": "n2"}
 
 
-@pytest.mark.parametrize(
-    ("gpus", "expected"),
-    [(3, {"numa-free": 1}), (5, {"numa": 1}), (9, {"numa": 1})],
-)
+@pytest.mark.parametrize(("gpus", "expected"), [(3, {"numa-free": 1}), (5, {"numa": 1}), (9, {"numa": 1})])
 def test_it_says_whether_the_pod_fits_on_no_numa_node_now_or_ever(gpus: int, expected: dict[str, int]) -> None:
     made = _made(node("n1"), _pod("p", gpus), n1=[{GPU: (4, 2)}, {GPU: (4, 2)}])
     assert reasons(made) == expected
@@ -122,6 +119,36 @@ def test_the_newest_pods_are_those_that_are_not_reported() -> None:
     assert _placed(_made(node("n1"), older, newer, _pod("p", 3), n1=zones)) == {}
 
 
+@pytest.mark.parametrize(
+    ("left", "started", "expected"),
+    [
+        # Not taken up, or taken up a moment ago; neither is in the report.
+        ((8, 8), (0, 0), ""),
+        ((8, 8), (1, 2), ""),
+        # One of them is in the report, then both.
+        ((0, 8), (1, 2), ""),
+        ((0, 0), (1, 2), ""),
+        # One alone, in the report: nothing is charged twice.
+        ((8, 0), (1,), "n1"),
+    ],
+)
+def test_a_guaranteed_pod_without_devices_is_charged_until_it_is_reported(
+    left: tuple[int, int], started: tuple[int, ...], expected: str
+) -> None:
+    """Two pods of 8 CPUs fill two NUMA nodes; a third one goes to neither."""
+    held = [_pod(f"held{at}", cpu=8, on="n1", started=second) for at, second in enumerate(started)]
+    made = _made(node("n1"), *held, _pod("p", cpu=8), n1=[{"cpu": (8, left[0])}, {"cpu": (8, left[1])}])
+    assert _placed(made).get("p", "") == expected
+
+
+def test_cpus_of_an_init_container_that_has_ended_are_not_missing_from_a_report() -> None:
+    held = msgspec.to_builtins(_pod("held", cpu=4, on="n1", started=1))
+    held["spec"]["initContainers"] = spec({"cpu": "8"}, is_guaranteed=True)["containers"]
+    made = _made(node("n1"), msgspec.convert(held, Pod), n1=[{"cpu": (8, 4)}, {"cpu": 8}])
+    feed(made, _pod("p", cpu=8), _pod("q", cpu=4))
+    assert _placed(made) == {"p": "n1", "q": "n1"}
+
+
 def test_a_reservation_that_is_not_reported_holds_a_gpu() -> None:
     tenant = bound(pod("t", fraction="0.5"), "n1", ("g", _HALF))
     made = _made(node("n1", 4), reservation("g", book={"uid-t": _HALF}), tenant, n1=[{GPU: 2}, {GPU: 2}])
@@ -182,26 +209,28 @@ def test_after_any_changes_a_decision_is_that_of_a_cluster_that_sees_all_at_once
         name = f"p{number}-{uids.get(str(number), 0)}"
         match chance.randrange(3):
             case 0:
-                reports[at] = [{GPU: (4, chance.randint(0, 4))} for _ in range(2)]
+                reports[at] = [{GPU: (4, chance.randint(0, 4)), "cpu": (8, chance.randint(0, 8))} for _ in range(2)]
                 made.numa.put(report(at, *reports[at]))
             case 1 if name in pods:
                 made.remove_pod(pods.pop(name).metadata.uid)
                 uids[str(number)] = uids.get(str(number), 0) + 1
             case _:
                 known = pods.get(name)
-                gpus, on = (chance.randint(1, 3), at) if known is None else _as_before(known)
-                pods[name] = _pod(name, gpus, on=on, started=chance.choice((0, step + 1)))
+                gpus, cpu, on = (
+                    (chance.randint(0, 3), chance.choice((0, 2)), at) if known is None else _as_before(known)
+                )
+                pods[name] = _pod(name, gpus, cpu=cpu, on=on, started=chance.choice((0, step + 1)))
                 feed(made, pods[name])
-        waiting = _pod(f"w{step}", chance.randint(1, 4))
+        waiting = _pod(f"w{step}", chance.randint(1, 4), cpu=chance.choice((0, 3)))
         feed(made, waiting)
         fresh = _made(*nodes, *pods.values(), waiting, **reports)
         assert _placed(made) == _placed(fresh)
         made.remove_pod(waiting.metadata.uid)
 
 
-def _as_before(known: Pod) -> tuple[int, str]:
+def _as_before(known: Pod) -> tuple[int, int, str]:
     requests = known.spec.containers[0].resources.requests or {}
-    return int(requests[GPU]), known.spec.node_name
+    return int(requests.get(GPU, 0)), int(requests.get("cpu", 0)), known.spec.node_name
 
 
 def test_after_all_the_ledger_is_as_a_recount_has_it() -> None:
@@ -215,8 +244,8 @@ def test_nobody_is_evicted_in_vain_for_a_pod_that_would_not_be_aligned(has_objec
     """An object does not say on which NUMA node a pod's devices are, so devices of victims count as used there."""
     others = [running(name, "q", "n1", gpus=4, priority=10) for name in ("v", "w")]
     wanted = pod("p", gpus=4, priority=50, labels={names.QUEUE_LABEL: "q"})
-    made = cluster(node("n1"), queue("q", gpu=(0, 1, -1)), *others, wanted, settings=Settings(aligns_numa=True))
-    made.note_room_facts(RoomFacts())
+    made = cluster(node("n1"), queue("q", gpu=(0, 1, -1)), *others, wanted, settings=Settings(numa_alignment=True))
+    made.note_preemption_facts(PreemptionFacts())
     if has_object:
         made.numa.put(report("n1", {GPU: (4, 0)}, {GPU: (4, 0)}))
     plan = made.decide(0, wall_s=NOON_S)

@@ -9,8 +9,10 @@ import msgspec
 import pytest
 
 from scheduler.core.cluster import Cluster
+from scheduler.core.convert.resource_claims import resource_claim_record
 from scheduler.core.model.plan import placements
 from scheduler.core.model.verdict import Code
+from scheduler.core.nodes.resource_claims import AllocationOrder, ReservedElsewhere
 from tests.scheduler.core.device_objects import ask
 from tests.scheduler.core.nodes.claiming import GPU, chosen, claimed, claiming, offered, reserve
 from tests.scheduler.core.nodes.mounting import places, reasons, told
@@ -69,11 +71,7 @@ _FULL = tuple(f"u{number}" for number in range(256))
             claiming("p", "c"),
             (Code.UNSUPPORTED_CONSTRAINT, "spec.devices.requests[0] of ResourceClaim c"),
         ),
-        (
-            [],
-            claiming("p", spec={"resourceClaims": [{"name": "x"}]}),
-            (Code.UNSUPPORTED_CONSTRAINT, "resourceClaims"),
-        ),
+        ([], claiming("p", spec={"resourceClaims": [{"name": "x"}]}), (Code.UNSUPPORTED_CONSTRAINT, "resourceClaims")),
         (
             [],
             claiming("p", *(f"c{number}" for number in range(33))),
@@ -306,3 +304,103 @@ def test_pods_that_one_claim_was_reserved_for_give_it_back_in_the_order_in_which
     made = cluster(*_NODES, GPU, offered("a"), *(claiming(name, "c") for name in pods))
     feed(made, claimed(on=("a", "d0"), by=tuple(f"uid-{name}" for name in pods)))
     assert [pod.name for pod in made.claims.held_by_waiting()] == pods
+
+
+# Of two claims it is known which was allocated first, or neither is taken for the first.
+
+
+def _put(order: AllocationOrder, name: str, device: str = "d0", rv: str = "1") -> None:
+    record = resource_claim_record(claimed(name, on=("a", device) if device else None, rv=rv))
+    order.put(record, record.allocation.results if record.allocation is not None else ())
+
+
+def _later(order: AllocationOrder) -> tuple[bool, bool]:
+    """Whether x is surely later than y, and y later than x."""
+    return order.is_later("uid-x", "uid-y"), order.is_later("uid-y", "uid-x")
+
+
+def test_a_watch_shows_the_order_of_writes_and_later_writes_of_a_claim_change_nothing() -> None:
+    order = AllocationOrder()
+    for name, device, rv in (("x", "", "1"), ("y", "", "2"), ("x", "d0", "3"), ("y", "d0", "4"), ("x", "d0", "9")):
+        _put(order, name, device, rv)
+    assert _later(order) == (False, True)
+
+
+def test_of_listed_claims_none_is_surely_later() -> None:
+    order = AllocationOrder()
+    with order.listing():
+        _put(order, "x", rv="3")
+        _put(order, "y", rv="4")
+    assert _later(order) == (False, False)
+
+
+def test_what_a_watch_shows_is_later_than_what_was_listed() -> None:
+    order = AllocationOrder()
+    with order.listing():
+        _put(order, "x", rv="3")
+        _put(order, "y", "", rv="3")
+    _put(order, "y", rv="4")
+    assert _later(order) == (False, True)
+
+
+def test_a_claim_that_comes_with_an_allocation_may_have_had_it_for_long() -> None:
+    order = AllocationOrder()
+    with order.listing():
+        _put(order, "x", rv="3")
+    _put(order, "y", rv="4")
+    assert _later(order) == (False, False)
+
+
+def test_other_devices_are_another_allocation() -> None:
+    order = AllocationOrder()
+    for name, device, rv in (("x", "", "1"), ("y", "", "2"), ("x", "d0", "3"), ("y", "d0", "4"), ("x", "d1", "9")):
+        _put(order, name, device, rv)
+    assert _later(order) == (True, False)
+
+
+@pytest.mark.parametrize("is_forgotten", [True, False])
+def test_a_claim_that_is_gone_or_has_given_back_has_no_place_in_the_order(is_forgotten: bool) -> None:
+    order = AllocationOrder()
+    for name, device, rv in (("x", "", "1"), ("y", "", "2"), ("x", "d0", "3"), ("y", "d0", "4")):
+        _put(order, name, device, rv)
+    if is_forgotten:
+        order.forget("uid-y")
+    else:
+        _put(order, "y", "", "5")
+    assert _later(order) == (False, False)
+
+
+def test_versions_that_are_no_numbers_have_no_order() -> None:
+    order = AllocationOrder()
+    for name, device, rv in (("x", "", "a"), ("y", "", "b"), ("x", "d0", "c"), ("y", "d0", "d")):
+        _put(order, name, device, rv)
+    assert _later(order) == (False, False)
+
+
+# What another process reserved for a pod is given back at once, and then after longer and longer pauses.
+
+
+def test_the_first_reservation_is_given_back_at_once_and_later_ones_after_pauses_up_to_ten_minutes() -> None:
+    elsewhere = ReservedElsewhere()
+    pauses = []
+    for _ in range(13):
+        pauses.append(elsewhere.pause_s("p"))
+        elsewhere.note_given_back("p")
+    assert pauses == [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 600, 600]
+    assert elsewhere.pause_s("q") == 0
+
+
+def test_a_pod_that_is_gone_is_forgotten() -> None:
+    elsewhere = ReservedElsewhere()
+    elsewhere.note_given_back("p")
+    elsewhere.drop("p")
+    assert elsewhere.pause_s("p") == 0
+
+
+def test_a_pod_is_left_alone_until_its_pause_is_over() -> None:
+    elsewhere = ReservedElsewhere()
+    assert not elsewhere.is_left_alone("p")
+    elsewhere.leave_alone("p")
+    assert (elsewhere.is_left_alone("p"), elsewhere.is_left_alone("q")) == (True, False)
+    elsewhere.end("p")
+    assert not elsewhere.is_left_alone("p")

@@ -88,15 +88,9 @@ def test_it_is_told_by_node_why_a_volume_keeps_a_pod_off() -> None:
         ([claim("data", "pv", bound=False), volume("pv")], (Code.CLAIM_UNBOUND, "data")),
         ([claim("data", storage_class="fast")], (Code.CLAIM_UNBOUND, "data")),
         ([claim("data", storage_class="fast"), storage_class("fast", "Immediate")], (Code.CLAIM_UNBOUND, "data")),
+        ([claim("data", storage_class="fast"), storage_class("fast", "WaitForFirstConsumer")], (Code.NO_NODE_FITS, "")),
         (
-            [claim("data", storage_class="fast"), storage_class("fast", "WaitForFirstConsumer")],
-            (Code.NO_NODE_FITS, ""),
-        ),
-        (
-            [
-                claim("data", "pv", bound=False, storage_class="fast"),
-                storage_class("fast", "WaitForFirstConsumer"),
-            ],
+            [claim("data", "pv", bound=False, storage_class="fast"), storage_class("fast", "WaitForFirstConsumer")],
             (Code.CLAIM_UNBOUND, "data"),
         ),
     ],
@@ -256,7 +250,7 @@ def test_pods_with_claims_are_looked_at_again_once_after_something_that_concerns
     made = cluster(node("n", 0), claim("data", "pv"), volume("pv"), mounting("p", "data"))
     made.decide(0)
     made.storage.touch_all()
-    assert not made.backlog.touched
+    assert not made.scheduling_queue.touched
     feed(made, csi_node("n", **{DISK: 1}))
     made.storage.touch_all()
-    assert made.backlog.touched == {"uid-p"}
+    assert made.scheduling_queue.touched == {"uid-p"}

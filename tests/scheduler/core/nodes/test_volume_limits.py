@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import msgspec
 import pytest
 
+from scheduler.core.cluster import Cluster
+from scheduler.core.convert import volumes
+from scheduler.core.convert.nodes import node_record
 from scheduler.core.convert.volumes import attachment_record
-from scheduler.core.model.plan import Explain, Gang
+from scheduler.core.filters.node_affinity import holds, meets
+from scheduler.core.filters.volume_places import VolumeAffinity, VolumeZone
+from scheduler.core.model.plan import Explain, Gang, Plan, Prepare
+from scheduler.core.model.pod_class import Requirement, Term, VolumeRule
+from scheduler.core.model.records import NodeRecord
 from scheduler.core.model.verdict import Code, NodeReason
+from scheduler.core.nodes.volume_limits import NodeIndex
 from tests.scheduler.core.nodes.mounting import DISK, disks, mounting, places, reasons, told
 from tests.scheduler.core.objects import (
     Fed,
@@ -19,12 +28,18 @@ from tests.scheduler.core.objects import (
     claim,
     cluster,
     commit,
+    csi_capacity,
+    csi_driver,
     csi_node,
     feed,
+    free_volume,
     node,
     pod_group,
+    storage_class,
     volume,
 )
+from tests.whole import seeds
+from wire import names
 from wire.core import Pod
 from wire.storage import PersistentVolume
 
@@ -165,3 +180,149 @@ def test_of_what_is_attached_volumes_of_drivers_inside_kubernetes_do_not_count()
     limited = csi_node("a", **{_CINDER: 1})
     made = cluster(node("a"), limited, left, claim("d0", "pv0"), _in_tree("pv0", "d0", "x"), _cinder("p", "y"))
     assert places(made.decide(0)) == {"p": "a"}
+
+
+# A claim is not bound for a node that takes no more volumes of the driver that would make its volume.
+
+_WAITS = "WaitForFirstConsumer"
+_NODES = (node("a"), node("b"))
+
+
+def _wants(*claims: str) -> list[Fed]:
+    return [claim(name, storage_class="fast", size="1Gi") for name in claims]
+
+
+def _made(*others: Fed, provisioner: str = DISK, driver: str = DISK, on_a: int | None = 1, on_b: int = 1) -> Cluster:
+    limits = csi_node("a", **{driver: on_a}), csi_node("b", **{driver: on_b})
+    return cluster(*_NODES, storage_class("fast", _WAITS, provisioner=provisioner), *limits, *others)
+
+
+def _prepared(plan: Plan) -> dict[str, str]:
+    """Node by pod, of those whose claims are to be bound."""
+    prepared = (entry for entry in plan.entries if isinstance(entry, Prepare))
+    return {placement.name: placement.node for entry in prepared for placement in entry.placements}
+
+
+@pytest.mark.parametrize(
+    ("provisioner", "driver"),
+    [(DISK, DISK), ("kubernetes.io/aws-ebs", "ebs.csi.aws.com"), ("kubernetes.io/gce-pd", "pd.csi.storage.gke.io")],
+)
+def test_no_volume_is_made_for_a_node_whose_limit_is_reached(provisioner: str, driver: str) -> None:
+    made = _made(*_wants("x"), mounting("p", "x"), provisioner=provisioner, driver=driver, on_a=0)
+    assert _prepared(made.decide(0)) == {"p": "b"}
+
+
+def test_volumes_that_are_there_and_those_to_come_count_together() -> None:
+    there = bound(mounting("r", "d0"), "a")
+    made = _made(*disks(1), there, *_wants("x", "y"), mounting("p", "x", "y"), on_a=2, on_b=1)
+    assert reasons(made) == {"volumes": 2}
+    feed(made, csi_node("a", **{DISK: 3}))
+    assert _prepared(made.decide(0)) == {"p": "a"}
+
+
+def test_claims_that_are_being_bound_count_where_they_are_chosen_for() -> None:
+    made = _made(*_wants("x", "y", "z"), *(mounting(f"p{name}", name) for name in ("x", "y", "z")))
+    plan = made.decide(0)
+    assert sorted(_prepared(plan).values()) == ["a", "b"]
+    commit(made, plan)
+    (left,) = {"px", "py", "pz"} - _prepared(plan).keys()
+    assert (_prepared(made.decide(0)), reasons(made, f"uid-{left}")) == ({}, {"volumes": 2})
+
+
+def test_a_gang_gets_its_volumes_on_several_nodes_or_waits_whole() -> None:
+    made = _made(*_wants("x", "y"), pod_group("g", 2), *(mounting(f"p{n}", n, group="g") for n in ("x", "y")), on_a=0)
+    assert _prepared(made.decide(0)) == {}
+    feed(made, csi_node("a", **{DISK: 1}))
+    assert sorted(_prepared(made.decide(0)).values()) == ["a", "b"]
+
+
+def test_a_claim_of_several_pods_is_one_volume_on_a_node() -> None:
+    made = _made(*_wants("x"), mounting("p", "x"), mounting("q", "x"), on_b=0)
+    assert _prepared(made.decide(0)) == {"p": "a", "q": "a"}
+
+
+def test_a_limit_of_another_driver_does_not_matter() -> None:
+    made = _made(*_wants("x"), mounting("p", "x"), provisioner="another.example", on_a=0, on_b=0)
+    assert _prepared(made.decide(0)) == {"p": "a"}
+
+
+def test_without_a_limit_on_a_node_volumes_to_come_are_not_counted() -> None:
+    made = _made(*_wants("x", "y"), mounting("p", "x", "y"), on_a=None)
+    assert _prepared(made.decide(0)) == {"p": "a"}
+
+
+# What there is for unbound claims: by class, and on which nodes, as looked up and as looked at one by one.
+
+_KEYS = (names.HOSTNAME_LABEL, names.ZONE_LABEL, "disk")
+_OPERATORS = ("In", "In", "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Unheard")
+
+
+def _nodes(rng: random.Random) -> list[NodeRecord]:
+    made = []
+    for number in range(rng.randint(0, 6)):
+        labels = {key: rng.choice(["1", "2", "3"]) for key in _KEYS if rng.random() < 0.7}
+        made.append(node_record(node(f"n{number}", labels=labels)))
+    return made
+
+
+def _requirements(rng: random.Random, keys: tuple[str, ...]) -> tuple[Requirement, ...]:
+    return tuple(
+        Requirement(rng.choice(keys), rng.choice(_OPERATORS), tuple(rng.choices(["1", "2", "n0", "n1"], k=2)))
+        for _ in range(rng.randint(0, 3))
+    )
+
+
+def _term(rng: random.Random) -> Term:
+    return Term(_requirements(rng, _KEYS), _requirements(rng, ("metadata.name",)) if rng.random() < 0.3 else ())
+
+
+@pytest.mark.parametrize("seed", seeds(100))
+def test_looking_nodes_up_finds_those_that_looking_at_each_finds(seed: int) -> None:
+    rng = random.Random(seed)
+    nodes = _nodes(rng)
+    index = NodeIndex(nodes, {each.name: at for at, each in enumerate(nodes)})
+    for _ in range(20):
+        terms = tuple(_term(rng) for _ in range(rng.randint(0, 3)))
+        zones = ((names.ZONE_LABEL, ("1", "2")),) if rng.random() < 0.5 else ()
+        rule = VolumeRule(terms=rng.choice([terms, None]), zones=zones)
+        expected = [
+            at
+            for at, each in enumerate(nodes)
+            if VolumeZone().admits(each, (rule,))
+            and (rule.terms is None or VolumeAffinity().admits(each, (rule.terms,)))
+        ]
+        assert index.of_rule(rule) == expected
+        assert index.of_terms(terms) == [at for at, each in enumerate(nodes) if any(holds(t, each) for t in terms)]
+        selector = _requirements(rng, _KEYS)
+        found = [at for at, each in enumerate(nodes) if all(meets(one, each.labels) for one in selector)]
+        assert index.of_labels(selector) == found
+    assert index.of_rule(None) is None
+    assert index.of_labels(None) == []
+
+
+def test_what_is_gone_is_offered_no_more() -> None:
+    storage = cluster(storage_class("slow", "WaitForFirstConsumer")).storage
+    need = volumes.claim_record(claim("data", storage_class="slow")).need
+    assert need is not None
+    one, other = free_volume("pv1"), free_volume("pv2", of="fast")
+    for each in (one, other):
+        storage.volumes.put(volumes.volume_record(each))
+    assert [name for _, name, _ in storage.offers.matching(need)] == ["pv1"]
+    storage.volumes.put(volumes.volume_record(free_volume("pv1", phase="Bound")))
+    assert storage.offers.matching(need) == []
+    storage.volumes.put(volumes.volume_record(free_volume("pv2")))
+    assert [name for _, name, _ in storage.offers.matching(need)] == ["pv2"]
+    storage.volumes.drop(volumes.volume_record(free_volume("pv2")))
+    assert storage.offers.matching(need) == []
+
+
+def test_capacities_count_only_for_drivers_that_tell_them() -> None:
+    made = cluster(storage_class("fast", "WaitForFirstConsumer", provisioner="disk"), csi_capacity("c", "fast", {}))
+    offers = made.storage.offers
+    assert offers.capacities_of("fast") is None
+    feed(made, csi_driver("disk", tells_capacity=False))
+    assert offers.capacities_of("fast") is None
+    feed(made, csi_driver("disk"))
+    assert [each.name for each in offers.capacities_of("fast") or ()] == ["c"]
+    feed(made, csi_capacity("c", "other", {}))
+    assert list(offers.capacities_of("fast") or ()) == []

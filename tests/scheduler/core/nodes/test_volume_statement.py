@@ -32,6 +32,7 @@ from tests.scheduler.core.objects import (
     storage_class,
     volume,
 )
+from tests.whole import seeds
 from wire import names
 
 _WAITS = "WaitForFirstConsumer"
@@ -364,7 +365,7 @@ def _assignable(where: str, volumes: Sequence[tuple[str, str, str]], claims: Seq
     )
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(60))
 def test_a_node_has_volumes_for_a_pod_if_there_is_any_way_to_give_each_claim_one(seed: int) -> None:
     rng = random.Random(seed)
     nodes, volumes, claims = _random_world(rng)
@@ -385,7 +386,7 @@ def test_a_node_has_volumes_for_a_pod_if_there_is_any_way_to_give_each_claim_one
                 assert at in {where, ""}
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(60))
 def test_what_is_said_of_all_nodes_at_once_is_what_is_chosen_on_each(seed: int) -> None:
     rng = random.Random(seed)
     nodes, volumes, claims = _random_world(rng)
@@ -422,7 +423,7 @@ def test_pods_with_many_claims_leave_others_their_turn() -> None:
     assert plan.wake_at_ns == 0
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_a_decision_promises_no_volume_and_no_space_twice(seed: int) -> None:
     rng = random.Random(seed)
     nodes, volumes, _ = _random_world(rng)

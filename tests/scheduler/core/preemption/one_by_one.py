@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from scheduler.core.model.quota import NOTHING, Resources
-from scheduler.core.preemption.budgets import Budgets
+from scheduler.core.preemption.protection import Budgets
 from scheduler.core.preemption.reclaim import Rules
 from scheduler.core.preemption.victim_units import Resident
 from scheduler.core.queues.accounts import Accounts, Use

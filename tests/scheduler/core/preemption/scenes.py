@@ -10,12 +10,12 @@ import msgspec
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.allowance import LIMITS, Allowance
 from scheduler.core.decide.attempts import Attempts
-from scheduler.core.decide.preemption_trial import room_trial
+from scheduler.core.decide.charging import preemption_trial
 from scheduler.core.model.priority_order import order_members
 from scheduler.core.preemption.need import Need
 from scheduler.core.preemption.trial import Trial
 from scheduler.core.queues.use import is_fixed
-from scheduler.core.scheduling_queue.effects import Notes
+from scheduler.core.scheduling_queue.effects import Effects
 from tests.scheduler.core.objects import NANO, bound, cluster, node, pod, pod_group, queue, reservation
 from wire import names
 from wire.core import Pod
@@ -55,8 +55,10 @@ def waiting(name: str, queue_name: str, **asked: Any) -> Pod:
 def trial_of(made: Cluster, **given: Any) -> Trial:
     """What a search reads, as of noon."""
     snapshot = made.snapshot()
-    attempts = Attempts(snapshot, 0, LIMITS, Allowance(namespaces=1, most=LIMITS.most), Notes(snapshot.backlog))
-    return room_trial(attempts, **{"wall_s": NOON_S, **given})
+    attempts = Attempts(
+        snapshot, 0, LIMITS, Allowance(namespaces=1, most=LIMITS.most), Effects(snapshot.scheduling_queue)
+    )
+    return preemption_trial(attempts, **{"wall_s": NOON_S, **given})
 
 
 def need_of(trial: Trial, name: str) -> Need:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from typing import Any
+from weakref import ref
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,12 +15,15 @@ from hypothesis import strategies as st
 
 from gpu.request import Ask, ContainerKind, ContainerRef, ContainerRequest, FractionAsk, GpuRequest, WholeAsk
 from gpu.translation import Translation
-from scheduler.core.model.preemption import Bound, NoRoom
-from scheduler.core.preemption.capacity import Counting, slots
-from scheduler.core.preemption.search import find_room
+from scheduler.core.model.preemption import Bound, NoVictims
+from scheduler.core.model.quota import Resources
+from scheduler.core.nodes.table import GPUS
+from scheduler.core.preemption.candidates import least, reach, reaches_without
+from scheduler.core.preemption.capacity import AS_MANY, Counting, KeptSlots, slots
+from scheduler.core.preemption.search import find_victims
 from scheduler.core.preemption.trial import Trial
 from scheduler.core.preemption.victim_table import tenants
-from tests.scheduler.core.objects import NANO, cluster, node, queue, recorded, reservation
+from tests.scheduler.core.objects import NANO, bound, cluster, node, pod, pod_group, queue, recorded, reservation
 from tests.scheduler.core.preemption.scenes import Scene, device, need_of, running, sharing, trial_of, waiting
 from wire import names
 from wire.core import Node, Pod
@@ -154,7 +160,7 @@ def test_where_no_node_is_left_the_pods_that_were_bound_to_them_hold_nothing() -
     asked = queue("a", gpu=(1, 1, -1)), waiting("mine", "a", gpus=1, priority=75)
     trial = trial_of(cluster(*asked, running("x", "a", "gone", gpus=1, priority=50)))
     assert _counting(trial).without(trial.residents.is_filled()).tolist() == []
-    assert find_room(need_of(trial, "mine"), trial) == NoRoom(bound=Bound.NODES)
+    assert find_victims(need_of(trial, "mine"), trial) == NoVictims(bound=Bound.NODES)
 
 
 def test_tenants_are_read_again_once_a_change_stands_that_did_not() -> None:
@@ -181,3 +187,192 @@ def test_tenants_are_read_again_once_a_change_stands_that_did_not() -> None:
     trial.residents.refresh(trial)
     assert trial.tenants_read.of(trial, trial.residents) is not before
     assert free() == [0]
+
+
+# No, and proven.
+
+
+def _gang(minimum: int, *gpus: int, **group: Any) -> list[Any]:
+    members = [waiting(f"w{at}", "a", gpus=count, group="mine") for at, count in enumerate(gpus)]
+    return [queue("a"), pod_group("mine", minimum, queue="a", **group), *members]
+
+
+@pytest.mark.parametrize(
+    ("minimum", "gpus", "pods", "claim"),
+    [
+        (2, (1, 1, 1), {1: 2}, 2),
+        (3, (1, 1, 2), {1: 2, 2: 1}, 4),
+        (2, (1, 1, 2), {1: 1}, 2),
+        (1, (1, 2, 3), {}, 1),
+        (2, (4, 4, 4, 1), {4: 1}, 5),
+    ],
+)
+def test_a_need_takes_no_less_however_its_members_are_chosen(
+    minimum: int, gpus: tuple[int, ...], pods: dict[int, int], claim: int
+) -> None:
+    trial = trial_of(cluster(node("n1"), *_gang(minimum, *gpus)))
+    found = least(need_of(trial, "mine"), trial)
+    assert {cls.demand.gpus: count for cls, count in found.pods.items()} == pods
+    assert found.claim == Resources(0, 0, claim * NANO)
+
+
+@pytest.mark.parametrize(
+    ("minimum", "gpus", "nodes", "reached"),
+    [
+        (2, (2, 2), (2, 2), True),
+        (2, (2, 2), (3, 1), False),
+        (2, (3, 1), (3, 1), True),
+        (2, (3, 2), (3, 1), False),
+        (3, (1, 1, 1), (1, 1), False),
+    ],
+)
+def test_a_need_is_out_of_reach_where_nodes_have_too_few_slots_or_too_little_in_all(
+    minimum: int, gpus: tuple[int, ...], nodes: tuple[int, ...], reached: bool
+) -> None:
+    there = [node(f"n{at}", count) for at, count in enumerate(nodes)]
+    trial = trial_of(cluster(*there, *_gang(minimum, *gpus)))
+    assert reach(trial, least(need_of(trial, "mine"), trial)) is reached
+
+
+@pytest.mark.parametrize(
+    ("shared", "tenants_of", "gpus", "reached"),
+    [
+        pytest.param(device("d", "n1"), 0, (3, 1), True, id="idle"),
+        pytest.param(device("d", "n1"), 0, (3, 2), False, id="idle, and counted once"),
+        pytest.param(reservation("d", "n1", uuid="GPU-d", deleting=True), 0, (3, 2), False, id="on its way back"),
+        pytest.param(device("d", "n1", s=NANO // 2), 1, (3, 1), True, id="comes back with its tenant"),
+        pytest.param(device("d", "n1", s=NANO // 2), 1, (3, 2), False, id="and no more than that"),
+    ],
+)
+def test_a_shared_gpu_counts_once_without_all_that_may_go(
+    shared: Pod, tenants_of: int, gpus: tuple[int, int], reached: bool
+) -> None:
+    there: list[Any] = [node("n1", 4), running("x", "a", "n1", gpus=3), shared]
+    there += [sharing("s", "a", "n1", "d", NANO // 2)] * tenants_of
+    trial = trial_of(cluster(*there, *_gang(2, *gpus)))
+    trial.residents.refresh(trial)
+    wanted = least(need_of(trial, "mine"), trial)
+    gone = trial.residents.is_filled()
+    assert reaches_without(trial, wanted, gone, tenants(trial, trial.residents)) is reached
+
+
+def test_the_statement_is_left_as_it_was() -> None:
+    trial = trial_of(cluster(node("n1", 2), running("x", "a", "n1", gpus=2), *_gang(2, 1, 1)))
+    wanted, before = least(need_of(trial, "mine"), trial), trial.statement.table.free.tolist()
+    assert not reach(trial, wanted)
+    trial.residents.refresh(trial)
+    assert reaches_without(trial, wanted, trial.residents.is_filled(), tenants(trial, trial.residents))
+    assert trial.statement.table.free.tolist() == before
+
+
+# How many pods a node holds at most.
+
+
+def _slots(*objects: Any) -> list[int]:
+    trial = trial_of(cluster(queue("a"), *objects))
+    found: list[int] = slots(trial.statement, need_of(trial, "mine").pods[0].cls).tolist()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ({"gpus": 2}, [3, 0]),
+        ({"gpus": 2, "cpu": "30"}, [2, 0]),
+        ({"cpu": "32"}, [2, 1]),
+        ({"fraction": "0.3"}, [21, 0]),
+        ({"fraction": "0.6", "devices": 2}, [3, 0]),
+        ({"gpus": 1, "extended": {"example.com/none": "1"}}, [0, 0]),
+        ({"gpus": 1, "spec": {"nodeSelector": {"zone": "x"}}}, [0, 0]),
+    ],
+    ids=["gpus", "cpu is short", "cpu", "parts", "two devices", "nobody has it", "elsewhere"],
+)
+def test_of_what_is_free_the_scarcest_counts(asked: dict[str, Any], found: list[int]) -> None:
+    assert _slots(node("n1", 7), node("n2", 0, cpu="40"), waiting("mine", "a", **asked)) == found
+
+
+def test_parts_of_devices_in_use_count_each_by_itself() -> None:
+    shares = [device("g", "n1", x=NANO // 2), sharing("x", "a", "n1", "g", NANO // 2)]
+    assert _slots(node("n1", 2), *shares, waiting("mine", "a", fraction="0.3")) == [4]
+
+
+def test_gpus_that_idle_reservations_hold_count_as_free() -> None:
+    assert _slots(node("n1", 2), reservation("g", "n1", book={}), waiting("mine", "a", gpus=2)) == [1]
+
+
+def test_a_node_where_attempts_failed_is_out() -> None:
+    trial = trial_of(cluster(queue("a"), node("n1", 1), node("n2", 1), pod("mine", gpus=1)))
+    cls = need_of(trial, "mine").pods[0].cls
+    out = msgspec.structs.replace(cls, excluded=frozenset({"n2"}))
+    assert (slots(trial.statement, cls).tolist(), slots(trial.statement, out).tolist()) == ([1, 1], [1, 0])
+
+
+@given(st.integers(0, 1 << 32))
+def test_no_node_is_ever_given_more_pods_than_it_has_slots(seed: int) -> None:
+    trial = trial_of(Scene(seed).cluster())
+    need = need_of(trial, "mine")
+    trial.statement.evict(
+        *(record for record in trial.pods.records.values() if record.node and not record.is_reservation)
+    )
+    most = {cls: slots(trial.statement, cls).tolist() for cls in {pod.cls for pod in need.pods}}
+    cls_of = {pod.uid: pod.cls for pod in need.pods}
+    held = Counter((cls_of[place.pod_uid], place.node) for place in trial.paper.place(need) or ())
+    for (cls, name), count in held.items():
+        assert count <= most[cls][trial.statement.position_of[name]]
+
+
+# What nodes hold of a class, kept while a statement changes: always what a new count says.
+
+_NODES = 12
+
+
+def _trial() -> Trial:
+    pods = [running(f"p{at}-{gpu}", "a", f"n{at}", gpus=1, cpu="2") for at in range(_NODES) for gpu in range(at % 4)]
+    shared = bound(pod("t", fraction="0.5"), "n0", ("g", NANO // 2), reservation="r-g", uuid="GPU-1")
+    held = reservation("g", "n0", book={"uid-t": NANO // 2})
+    asked = [waiting("whole", "a", gpus=2), waiting("part", "a", fraction="0.5"), waiting("cpu", "a", cpu="7")]
+    return trial_of(cluster(*(node(f"n{at}", 4) for at in range(_NODES)), queue("a"), held, shared, *pods, *asked))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_it_is_what_a_new_count_says_after_any_changes_that_stand_or_are_taken_back(seed: int) -> None:
+    rng, trial = random.Random(seed), _trial()
+    statement, kept = trial.statement, KeptSlots(trial.statement)
+    classes = [trial.pods.records[f"uid-{name}"].cls for name in ("whole", "part", "cpu")]
+    there = [each for each in trial.pods.records.values() if each.node]
+    marks = [statement.checkpoint()]
+    for _ in range(30):
+        if rng.random() < 0.3:
+            statement.rollback(marks.pop() if len(marks) > 1 else marks[0])
+        elif there and rng.random() < 0.5:
+            marks.append(statement.checkpoint())
+            statement.evict(*rng.sample(there, 1 + (rng.random() < 0.2) * 5))
+        else:
+            fits = [at for at in range(_NODES) if statement.table.free[GPUS, at] > 0]
+            if fits:
+                filler = trial.pods.records["uid-whole"]
+                demand = trial.pods.records["uid-p1-0"].cls.demand
+                statement.place(rng.choice(fits), filler, demand)
+        for cls in rng.sample(classes, 2):
+            counted = slots(statement, cls)
+            assert kept.of(cls).tolist() == counted.tolist()
+            off = rng.sample(range(_NODES), 3)
+            assert kept.besides(cls, off) == sum(n for at, n in enumerate(counted.tolist()) if at not in off)
+
+
+def test_what_nobody_needs_is_summed_as_very_many() -> None:
+    trial = trial_of(cluster(node("n0", 4), node("n1", 4), queue("a"), waiting("part", "a", fraction="0.0000001")))
+    cls = trial.pods.records["uid-part"].cls
+    assert KeptSlots(trial.statement).besides(cls, [0]) == min(AS_MANY, int(slots(trial.statement, cls)[1]))
+
+
+def test_of_very_many_classes_those_are_kept_that_were_asked_for_last() -> None:
+    asked = [waiting(f"w{number}", "a", cpu=f"{number + 1}m") for number in range(70)]
+    trial = trial_of(cluster(node("n0", 4), node("n1", 4), queue("a"), *asked))
+    kept, first, *others = KeptSlots(trial.statement), *(trial.pods.records[f"uid-w{at}"].cls for at in range(70))
+    held, often = [ref(kept.of(cls)) for cls in others[:7]], kept.of(first)
+    for cls in others[7:]:
+        kept.of(cls)
+        assert kept.of(first) is often
+    assert [each() is None for each in held] == [True] * 6 + [False], "64 are kept"
+    assert kept.of(others[0]).tolist() == slots(trial.statement, others[0]).tolist()

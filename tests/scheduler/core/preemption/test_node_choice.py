@@ -19,10 +19,10 @@ from scheduler.core.nodes.table import CPU, GPUS
 from scheduler.core.preemption.capacity import PARTS, Counting, Estimates
 from scheduler.core.preemption.node_choice import Choosing
 from scheduler.core.preemption.reclaim import NOBODY, Gone, Limits, Permits
+from scheduler.core.preemption.search import Wanted, choose_units
 from scheduler.core.preemption.trial import Trial
 from scheduler.core.preemption.victim_table import ResidentTable, tenants
 from scheduler.core.preemption.victim_units import Pricing
-from scheduler.core.preemption.victims import Wanted, choose_units
 from scheduler.core.queues.tree import TreeQueue
 from tests.scheduler.core.objects import NANO, cluster, node, pod_group, queue
 from tests.scheduler.core.preemption.scenes import Scene, need_of, running, trial_of, waiting

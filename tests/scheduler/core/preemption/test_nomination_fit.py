@@ -1,4 +1,4 @@
-"""Whether holders will fit once all victims are gone, beside pods that came meanwhile."""
+"""Whether nominated pods will fit once all victims are gone, beside pods that came meanwhile."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_others_that_are_going_count_as_gone() -> None:
     assert fits(made)
 
 
-def test_what_holders_do_not_ask_may_be_overfull() -> None:
+def test_what_nominees_do_not_ask_may_be_overfull() -> None:
     made = cluster(node(gpus=4), running("v", 4), pod("h", gpus=4, cpu="0", memory="0"), foreign(0, cpu="900"))
     made.commits.nominations.put(nomination(place("h"), victims=("v",)))
     assert fits(made)

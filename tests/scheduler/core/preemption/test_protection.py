@@ -1,19 +1,38 @@
-"""Minimum runtimes, evictions not long ago, and the taker's own delay."""
+"""What protects pods: minimum runtimes, budgets and cost, and what keeps a pod from being taken."""
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import Any
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typing_extensions import override
 
-from scheduler.core.model.preemption import Action, Evicted, Method, RoomSettings
-from scheduler.core.model.quota import WITHOUT_END, QueueRecord
+from scheduler.core.model.pod_class import PodClass, Requirement
+from scheduler.core.model.preemption import Action, Budget, Evicted, Kept, KeptPods, Method, PreemptionSettings
+from scheduler.core.model.quota import NOTHING, WITHOUT_END, QueueRecord, Resources
+from scheduler.core.model.records import PodRecord
+from scheduler.core.preemption.candidates import Candidates, Sieve
 from scheduler.core.preemption.need import Need
-from scheduler.core.preemption.protection import delayed_until_s, has_run_at_s, minimum_ns, parting, protected_until_s
-from scheduler.core.preemption.victim_units import residents
+from scheduler.core.preemption.protection import (
+    Budgets,
+    delayed_until_s,
+    has_run_at_s,
+    minimum_ns,
+    parting,
+    protected_until_s,
+)
+from scheduler.core.preemption.reclaim import Rules
+from scheduler.core.preemption.victim_units import Cost, Pricing, Resident, residents
+from scheduler.core.queues.accounts import Use
 from scheduler.core.queues.tree import Tree, TreeQueue
-from tests.scheduler.core.objects import cluster, node, queue
+from tests.scheduler.core.objects import NANO, cluster, node, pod_group, queue
 from tests.scheduler.core.preemption.scenes import NOON_S, need_of, running, trial_of, waiting
+
+# Minimum runtimes, evictions not long ago, and the taker's own delay.
 
 _S = 10**9
 
@@ -62,7 +81,9 @@ def test_other_queues_wait_as_long_as_the_first_queue_says(
         minimum_ns(
             tree,
             Action.RECLAIM,
-            RoomSettings(reclaim_min_ns=7 * _S, preempt_min_ns=9 * _S, reclaim_method=method),
+            PreemptionSettings(
+                reclaim_min_runtime_ns=7 * _S, preempt_min_runtime_ns=9 * _S, reclaim_resolve_method=method
+            ),
             taker=_leaf(tree, "a"),
             victim=_leaf(tree, victim),
         )
@@ -76,7 +97,7 @@ def test_other_queues_wait_as_long_as_the_first_queue_says(
 )
 def test_a_queue_says_itself_how_long_its_own_are_left_alone(said: dict[str, int], seconds: int) -> None:
     tree = _tree(**said)
-    settings = RoomSettings(reclaim_min_ns=7 * _S, preempt_min_ns=9 * _S)
+    settings = PreemptionSettings(reclaim_min_runtime_ns=7 * _S, preempt_min_runtime_ns=9 * _S)
     taker = _leaf(tree, "a")
     assert minimum_ns(tree, Action.PREEMPT, settings, taker=taker, victim=taker) == seconds * _S
 
@@ -142,3 +163,242 @@ def test_a_delay_counts_from_creation_or_the_last_eviction(
 def test_the_age_of_a_pod_counts_from_when_its_node_took_it_up() -> None:
     found = residents(trial_of(cluster(node("n1"), queue("a"), running("p", "a", "n1", age_s=50)))).units
     assert [unit.started_s for unit in found] == [NOON_S - 50]
+
+
+# What keeps pods from being taken, and how that is counted.
+
+
+def _sifted(*objects: Any, action: Action = Action.RECLAIM, **given: Any) -> tuple[Candidates, list[tuple[str, ...]]]:
+    made = cluster(node("n1", 8), queue("a", gpu=(8, 0, -1)), waiting("mine", "a", gpus=8), *objects)
+    trial = trial_of(made, **given)
+    leaf = trial.accounts.tree.find("a")
+    assert leaf is not None
+    rules = Rules(action, trial.accounts, leaf, Use("a", Resources(0, 0, NANO)), 60, trial.settings)
+    trial.residents.refresh(trial)
+    candidates = Sieve(trial, rules, Budgets(trial.budgets, trial.labels), trial.residents).find_candidates()
+    able = [trial.residents.residents[row] for row in np.flatnonzero(candidates.able).tolist()]
+    return candidates, [unit.unit.pods for unit in able if unit is not None]
+
+
+_B = queue("b", gpu=(0, 0, -1))
+
+
+@pytest.mark.parametrize(
+    ("kept", "objects", "given"),
+    [
+        (None, [_B], {}),
+        (KeptPods(Kept.IN_SHARE, 1, 2 * NANO), [queue("b", gpu=(2, 0, -1))], {}),
+        (
+            KeptPods(Kept.MIN_RUNTIME, 1, 2 * NANO, NOON_S + 10),
+            [_B],
+            {"settings": PreemptionSettings(reclaim_min_runtime_ns=3_610 * _S)},
+        ),
+        (KeptPods(Kept.PROTECTED, 1, 2 * NANO, NOON_S + 29), [_B], {"evicted": {"uid-x": Evicted(1, NOON_S - 1)}}),
+        (
+            KeptPods(Kept.BUDGET, 1, 2 * NANO),
+            [_B],
+            {"budgets": (Budget(namespace="ns", name="pdb", selector=(), allowed=0),), "labels": {"uid-x": {}}},
+        ),
+        (KeptPods(Kept.BUSY, 1, 2 * NANO), [_B], {"taken": {"uid-x"}}),
+    ],
+    ids=["nothing", "share", "min runtime", "evicted", "budget", "taken"],
+)
+def test_what_keeps_a_pod_of_another_queue_is_told(kept: KeptPods | None, objects: list[Any], given: Any) -> None:
+    candidates, able = _sifted(*objects, running("x", "b", "n1", gpus=2), **given)
+    assert list(candidates.kept.values()) == ([kept] if kept else [])
+    assert len(able) == (kept is None)
+
+
+def test_what_keeps_a_pod_of_the_same_queue_is_told() -> None:
+    candidates, able = _sifted(
+        running("x", "a", "n1", gpus=1, priority=60),
+        running("y", "a", "n1", gpus=1, priority=59),
+        running("z", "a", "n1", gpus=1, priority=100),
+        action=Action.PREEMPT,
+    )
+    assert able == [("uid-y",)]
+    assert set(candidates.kept.values()) == {KeptPods(Kept.NOT_PREEMPTIBLE, 1, NANO), KeptPods(Kept.PRIORITY, 1, NANO)}
+
+
+def test_pods_are_added_up_and_the_first_time_counts() -> None:
+    pods = [running(f"x{at}", "b", "n1", gpus=1, age_s=100 * at) for at in range(1, 4)]
+    candidates, _ = _sifted(_B, *pods, settings=PreemptionSettings(reclaim_min_runtime_ns=1_000 * _S))
+    assert candidates.kept == {Kept.MIN_RUNTIME: KeptPods(Kept.MIN_RUNTIME, 3, 3 * NANO, NOON_S + 700)}
+
+
+def test_a_core_stays_with_surplus_that_a_budget_keeps() -> None:
+    gang = [pod_group("g", 1, queue="b"), *(running(f"m{at}", "b", "n1", age_s=99 - at, group="g") for at in range(2))]
+    budget = Budget(namespace="ns", name="pdb", selector=(), allowed=0)
+    elsewhere = {"uid-m0": {}, "uid-m1": {"app": "x"}}
+    candidates, able = _sifted(
+        queue("b", gpu=(0, 0, -1)), *gang, running("p", "b", "n1", gpus=1), budgets=(budget,), labels=elsewhere
+    )
+    assert not able
+    assert candidates.kept[Kept.BUDGET].pods == 3
+
+
+# What victims cost.
+
+_TOTAL = Resources(64_000, 512, 8 * NANO)
+
+
+@pytest.mark.parametrize(
+    ("amounts", "total", "weight"),
+    [
+        (Resources(0, 0, NANO), _TOTAL, NANO),
+        (Resources(32_000, 0, NANO), _TOTAL, 4 * NANO),
+        (Resources(0, 128, NANO // 2), _TOTAL, 2 * NANO),
+        (Resources(16_000, 0, 0), Resources(64_000, 512, 0), NANO // 4),
+        (Resources(1, 1, 0), NOTHING, 0),
+    ],
+    ids=["gpu", "cpu", "memory", "no gpus", "nothing to divide"],
+)
+def test_a_pod_weighs_as_much_as_the_largest_part_it_has_of_anything(
+    amounts: Resources, total: Resources, weight: int
+) -> None:
+    assert Pricing(total, NOON_S).weight_nano(amounts) == weight
+
+
+def _residents(*objects: Any) -> list[Resident]:
+    return residents(trial_of(cluster(node("n1", 8), queue("a", gpu=(-1, 1, -1)), *objects))).units
+
+
+def test_what_is_lost_is_weight_times_time() -> None:
+    units = _residents(running("p", "a", "n1", gpus=2, age_s=100, priority=7), running("q", "a", "n1", gpus=1, age_s=5))
+    pricing = Pricing(_TOTAL, NOON_S)
+    assert [pricing.loss(unit) for unit in units] == [200 * NANO, 5 * NANO]
+    assert pricing.cost(units) == Cost(7, 205 * NANO, 2, ("uid-p", "uid-q"))
+    assert pricing.cost([]) < pricing.cost(units[1:])
+
+
+@pytest.mark.parametrize("before_s", [100, 1_000], ids=["just begun", "a clock that went back"])
+def test_work_costs_a_second_at_least_and_is_never_a_gain(before_s: int) -> None:
+    (unit,) = _residents(running("p", "a", "n1", gpus=2, age_s=100))
+    assert Pricing(_TOTAL, NOON_S - before_s).loss(unit) == 2 * NANO
+
+
+def test_a_higher_priority_is_dearer_than_any_loss() -> None:
+    high, low = _residents(
+        running("p", "a", "n1", gpus=1, age_s=0, priority=8), running("q", "a", "n1", gpus=4, age_s=9_000, priority=7)
+    )
+    pricing = Pricing(_TOTAL, NOON_S)
+    assert pricing.cost([low]) < pricing.cost([high])
+
+
+# PodDisruptionBudgets, counted before anybody is evicted.
+
+_WEB = (Requirement("app", "In", ("web",)),)
+
+
+def _budget(selector: tuple[Requirement, ...] | None = _WEB, allowed: int = 1, namespace: str = "ns") -> Budget:
+    return Budget(namespace=namespace, name="pdb", selector=selector, allowed=allowed)
+
+
+def _pods(count: int) -> list[PodRecord]:
+    return [PodRecord(uid=f"u{at}", namespace="ns", name="p", rv="", node="n", cls=PodClass()) for at in range(count)]
+
+
+_LABELS = {f"u{at}": {"app": "web", "tier": "x"} for at in range(4)}
+
+
+@pytest.mark.parametrize(
+    ("budgets", "pods", "taken"),
+    [
+        ([], 3, {}),
+        ([_budget(allowed=3)], 3, {0: 3}),
+        ([_budget(allowed=2)], 3, None),
+        ([_budget(allowed=-1)], 1, None),
+        ([_budget(namespace="other", allowed=0)], 3, {}),
+        ([_budget(selector=None, allowed=0)], 3, {}),
+        ([_budget(selector=(), allowed=3)], 3, {0: 3}),
+        ([_budget(selector=(Requirement("app", "In", ("db",)),), allowed=0)], 3, {}),
+        ([_budget(allowed=9), _budget(selector=(), allowed=9)], 1, None),
+        ([_budget(namespace="other", allowed=0), _budget(allowed=1)], 1, {1: 1}),
+    ],
+    ids=[
+        "none",
+        "enough",
+        "too few",
+        "below zero",
+        "elsewhere",
+        "selects nothing",
+        "selects all",
+        "others",
+        "two",
+        "2nd",
+    ],
+)
+def test_each_pod_takes_one_of_the_budget_that_selects_it(
+    budgets: list[Budget], pods: int, taken: dict[int, int] | None
+) -> None:
+    assert Budgets(budgets, _LABELS).takes(_pods(pods)) == (None if taken is None else Counter(taken))
+
+
+def test_a_pod_whose_labels_are_not_known_is_nobodys_victim_where_there_is_a_budget() -> None:
+    assert Budgets([_budget(allowed=9)], {}).takes(_pods(1)) is None
+    assert Budgets([_budget(namespace="other")], {}).takes(_pods(1)) == Counter()
+
+
+def test_a_pod_that_the_api_server_refused_is_nobodys_victim() -> None:
+    assert Budgets([], {}, {"u0"}).takes(_pods(1)) is None
+    assert Budgets([], {}, {"u1"}).takes(_pods(1)) == Counter()
+
+
+def test_several_units_share_a_budget() -> None:
+    budgets = Budgets([_budget(allowed=2)], _LABELS)
+    assert budgets.allow(Counter({0: 2}))
+    assert not budgets.allow(Counter({0: 3}))
+
+
+def test_pods_that_go_for_others_have_taken_theirs() -> None:
+    budgets, pods = Budgets([_budget(allowed=2)], _LABELS), _pods(3)
+    budgets.spend(pods[:1])
+    assert budgets.takes(pods[1:2]) == Counter({0: 1})
+    assert budgets.takes(pods[1:]) is None
+    budgets.spend([])
+    assert budgets.takes(pods[1:]) == Counter({0: 2})
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        (Requirement("app", "In", ("db", "web")), Requirement("tier", "In", ("x",))),
+        (Requirement("app", "Exists", ()),),
+        (Requirement("none", "DoesNotExist", ()),),
+        (Requirement("app", "NotIn", ("db",)), Requirement("tier", "Exists", ())),
+    ],
+    ids=["one of several", "any value", "without a label", "not"],
+)
+def test_a_budget_is_found_whatever_it_asks_beside_many_others(selector: tuple[Requirement, ...]) -> None:
+    others = [_budget((Requirement("app", "In", ("web",)), Requirement("n", "In", (str(at),)))) for at in range(500)]
+    assert Budgets([*others, _budget(selector)], _LABELS).takes(_pods(1)) == Counter({500: 1})
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        *[[(Requirement(f"k{at}", op, ("v",)), *_WEB)] * 1000 for at, op in enumerate(["In", "Exists"])],
+        [(Requirement("none", "Exists", ()),)] * 1000,
+        [(Requirement("app", "NotIn", ("web",)),)] * 1000,
+        [tuple(Requirement(f"k{at}", "NotIn", ("v",)) for at in range(10_000))],
+        [(*_WEB, Requirement("tier", "In", tuple(map(str, range(10_000)))))],
+    ],
+    ids=["labels", "any values", "one label", "none of a label", "many requirements", "many values"],
+)
+def test_a_pod_is_held_against_few_budgets_however_many_there_are(selector: list[tuple[Requirement, ...]]) -> None:
+    labels = _Looked(_LABELS["u0"])
+    budgets = Budgets([_budget(each, allowed=9) for each in selector], {"u0": labels})
+    for _ in range(3):
+        budgets.takes(_pods(1))
+    assert labels.looks <= 128
+
+
+class _Looked(dict[str, str]):
+    """Labels that count how often one is looked for."""
+
+    looks = 0
+
+    @override
+    def get(self, key: str, default: Any = None) -> Any:
+        self.looks += 1
+        return super().get(key, default)

@@ -15,6 +15,7 @@ from scheduler.core.preemption import eviction_history, nomination_record
 from scheduler.core.preemption.eviction_history import SPAN_S, Hour
 from scheduler.core.preemption.nomination_record import MOST_BYTES, MOST_TIMES, Record, Texts, evictions
 from scheduler.core.preemption.record_shares import SHARE, added
+from tests.quick import few, few_rows
 
 NOW_S = 1_800_000_000 // SPAN_S * SPAN_S
 
@@ -60,14 +61,14 @@ def test_the_bound_holds(wanted: list[tuple[int, str]], most_bytes: int) -> None
     assert sent_most(*added(Record(), Hour(), many, now_s=NOW_S, most_bytes=most_bytes)) <= most_bytes
 
 
-@pytest.mark.parametrize(("members", "nominations"), [(1, 1660), (8, 340), (64, 46)])
+@pytest.mark.parametrize(("members", "nominations"), few_rows([(1, 1660), (8, 340), (64, 46)], 3))
 def test_so_many_nominations_of_one_namespace_fit(members: int, nominations: int) -> None:
     many = [nomination(at, members=members, victims=members) for at in range(nominations + 200)]
     record, _ = added(Record(), Hour(), many, now_s=NOW_S)
     assert nominations <= len(record.nominations) < nominations + 200
 
 
-@pytest.mark.parametrize("greedy", [1, 2, 10, 20])
+@pytest.mark.parametrize("greedy", few([1, 2, 10, 20], 2))
 def test_a_namespace_finds_room_however_many_take_all_that_they_can(greedy: int) -> None:
     record, hour = Record(), Hour()
     most_bytes = 200_000
@@ -99,7 +100,7 @@ def greedy() -> tuple[Record, Hour]:
     return record, hour
 
 
-@pytest.mark.parametrize(("members", "victims"), [(1, 700), (600, 600), (100, 800)])
+@pytest.mark.parametrize(("members", "victims"), few_rows([(1, 700), (600, 600), (100, 800)], 3))
 def test_a_large_nomination_fits_beside_one_greedy_namespace(members: int, victims: int) -> None:
     """The sizes that record_shares.py promises."""
     record, hour = greedy()
@@ -140,6 +141,7 @@ def test_nobody_has_a_victim_that_a_version_on_record_names(victims: int, is_wri
     assert found.nominations == ((wanted[1], other) if is_written else (before,))
 
 
+@pytest.mark.thorough
 def test_evictions_of_an_hour_leave_room_for_others() -> None:
     """Each of 22,470 evictions is one more owner; those of a piece bound nobody else, and the next piece is empty."""
     record, hour = Record(), Hour()

@@ -12,12 +12,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.core.model.preemption import Action, Bound, Budget, Evicted, Found, Kept, NoRoom, Respect, RoomSettings
-from scheduler.core.preemption.bounds import least
-from scheduler.core.preemption.budgets import Budgets
+from scheduler.core.model.preemption import (
+    Action,
+    Bound,
+    Budget,
+    Evicted,
+    Found,
+    Kept,
+    NoVictims,
+    PreemptionSettings,
+    Respect,
+)
+from scheduler.core.preemption.candidates import least
 from scheduler.core.preemption.need import Need
+from scheduler.core.preemption.protection import Budgets
 from scheduler.core.preemption.reclaim import Rules
-from scheduler.core.preemption.search import find_room, finding_room
+from scheduler.core.preemption.search import find_victims, finding_victims
 from scheduler.core.preemption.trial import Trial
 from scheduler.core.preemption.victim_units import Pricing
 from scheduler.core.queues.accounts import Use
@@ -57,14 +67,14 @@ def test_what_is_found_is_permitted_enough_and_minimal_and_no_proof_is_wrong(see
     trial = trial_of(Scene(seed, most_units=6).cluster())
     reference = Reference(trial, need_of(trial, "mine"), action)
     before = _image(trial)
-    answer = find_room(reference.need, trial, (action,))
+    answer = find_victims(reference.need, trial, (action,))
     assert _image(trial) == before
     if reference.claim(frozenset()) is not None:
         assert isinstance(answer, Found)
         assert not answer.units
         return
     solutions = set(reference.solutions())
-    if isinstance(answer, NoRoom):
+    if isinstance(answer, NoVictims):
         assert not solutions if answer.bound else not any(map(_in_turn(reference), solutions))
         return
     order = [[unit.unit for unit in reference.units].index(unit) for unit in answer.units]
@@ -93,10 +103,10 @@ def test_what_is_found_for_equal_needs_is_permitted_enough_and_minimal(seed: int
             scene.objects.append(msgspec.structs.replace(each, metadata=meta))
     trial = trial_of(scene.cluster())
     need = _together(trial, *(alike if "uid-like-1" in trial.pods.records else alike[:1]))
-    before, alone = _image(trial), find_room(need.first(1), trial, (action,))
-    answer = find_room(need, trial, (action,))
+    before, alone = _image(trial), find_victims(need.first(1), trial, (action,))
+    answer = find_victims(need, trial, (action,))
     assert _image(trial) == before
-    if isinstance(answer, NoRoom):
+    if isinstance(answer, NoVictims):
         assert answer == alone
         return
     served = need.first(len({place.pod_uid for place in answer.places} & {each.pods[0].uid for each in need.all}) or 1)
@@ -124,6 +134,7 @@ def _in_turn(reference: Reference) -> Callable[[Set], bool]:
     return lambda found: all(reference.units[unit].unit in units for unit in found)
 
 
+@pytest.mark.thorough
 def test_what_is_found_costs_hardly_more_than_the_cheapest_set() -> None:
     ratios = [ratio for seed in range(200) for ratio in _ratios(seed, 7)]
     assert len(ratios) > 60
@@ -144,7 +155,7 @@ def _ratios(seed: int, units: int) -> Iterator[Fraction]:
     pricing = Pricing(trial.accounts.total, trial.wall_s)
     for action in _ACTIONS:
         reference = Reference(trial, need_of(trial, "mine"), action)
-        answer = find_room(reference.need, trial, (action,))
+        answer = find_victims(reference.need, trial, (action,))
         if isinstance(answer, Found) and answer.units:
             costs = [pricing.cost(reference.units[at] for at in found) for found in reference.solutions()]
             mine = pricing.cost(unit for unit in reference.units if unit.unit in answer.units)
@@ -158,10 +169,10 @@ def test_the_same_is_found_whatever_order_events_had(seed: int) -> None:
     first = trial_of(scene.cluster())
     scene.rng.shuffle(scene.objects)
     other = trial_of(scene.cluster())
-    assert find_room(need_of(first, "mine"), first) == find_room(need_of(other, "mine"), other)
+    assert find_victims(need_of(first, "mine"), first) == find_victims(need_of(other, "mine"), other)
 
 
-def _found_among_equals(order: Sequence[int]) -> Found | NoRoom:
+def _found_among_equals(order: Sequence[int]) -> Found | NoVictims:
     """What is found among pods that differ in nothing but name and UID, and came and were read in this order."""
     gang = [waiting(f"w{at}", "a", gpus=1, group="mine") for at in range(5)]
     nodes = [node(f"n{at}", 4) for at in range(3)]
@@ -171,7 +182,7 @@ def _found_among_equals(order: Sequence[int]) -> Found | NoRoom:
         feed(made, running(f"a-long-name-{number}", "b", f"n{number % 3}", gpus=1))
         made.residents.refresh(trial_of(made))
     trial = trial_of(made)
-    return find_room(need_of(trial, "mine"), trial)
+    return find_victims(need_of(trial, "mine"), trial)
 
 
 def test_of_equal_pods_the_same_go_in_whatever_order_they_came_and_were_read() -> None:
@@ -181,14 +192,14 @@ def test_of_equal_pods_the_same_go_in_whatever_order_they_came_and_were_read() -
 
 
 # --- stories ---------------------------------------------------------------------------------------------------------
-def _answer(*objects: Any, of: str = "mine", **given: Any) -> Found | NoRoom:
+def _answer(*objects: Any, of: str = "mine", **given: Any) -> Found | NoVictims:
     trial = trial_of(cluster(*objects), **given)
-    return find_room(need_of(trial, of), trial)
+    return find_victims(need_of(trial, of), trial)
 
 
-def _gone(answer: Found | NoRoom) -> list[str] | None:
+def _gone(answer: Found | NoVictims) -> list[str] | None:
     """Names of the pods that go, in their order; None: nobody helps."""
-    if isinstance(answer, NoRoom):
+    if isinstance(answer, NoVictims):
         return None
     return [uid.removeprefix("uid-") for unit in answer.units for uid in unit.pods]
 
@@ -209,7 +220,7 @@ def test_a_team_within_its_share_keeps_what_it_has() -> None:
         running("y", "a", "n1", gpus=2),
         waiting("mine", "a", gpus=1),
     )
-    assert isinstance(answer, NoRoom)
+    assert isinstance(answer, NoVictims)
     assert answer.bound is Bound.CANDIDATES  # of preemption, which is asked last: nobody of its own has less priority
 
 
@@ -222,7 +233,7 @@ def test_urgent_work_takes_from_less_urgent_work_of_its_own_queue(priority: int,
 def test_what_can_not_be_preempted_stays_and_is_told() -> None:
     fixed = running("fixed", "b", "n1", gpus=2, priority=100)
     answer = _answer(*_TEAMS, node("n1", 2), fixed, waiting("mine", "a", gpus=1))
-    assert isinstance(answer, NoRoom)
+    assert isinstance(answer, NoVictims)
     assert answer.bound is Bound.NODES
     assert [(kept.why, kept.pods, kept.nano_gpu) for kept in answer.kept] == [(Kept.NOT_PREEMPTIBLE, 1, 2 * NANO)]
 
@@ -318,7 +329,7 @@ def test_a_gang_with_a_leader_of_another_kind_takes_what_both_kinds_need() -> No
 
 def test_what_a_queue_may_never_use_is_refused_before_nodes_are_looked_at() -> None:
     answer = _answer(queue("a", gpu=(0, 1, 1)), node("n1", 4), waiting("mine", "a", gpus=2))
-    assert isinstance(answer, NoRoom)
+    assert isinstance(answer, NoVictims)
     assert answer.bound is Bound.QUEUE
 
 
@@ -334,16 +345,16 @@ def _equal_needs(quota: int, *, gpus: int = 1) -> Trial:
 @pytest.mark.parametrize(("quota", "gone"), [(6, 6), (4, 4), (3, 3), (1, 1), (0, 0)])
 def test_room_is_made_for_as_many_equal_needs_as_the_queue_is_owed(quota: int, gone: int) -> None:
     trial = _equal_needs(quota)
-    answer = find_room(_together(trial, *(f"w{at}" for at in range(6))), trial, (Action.RECLAIM,))
+    answer = find_victims(_together(trial, *(f"w{at}" for at in range(6))), trial, (Action.RECLAIM,))
     assert _gone(answer) == ([f"x{5 - at}" for at in range(gone)] or None)
-    assert isinstance(answer, NoRoom) or [place.pod_uid for place in answer.places] == [
+    assert isinstance(answer, NoVictims) or [place.pod_uid for place in answer.places] == [
         f"uid-w{at}" for at in range(gone)
     ]
 
 
 def test_equal_needs_share_what_one_victim_leaves() -> None:
     trial = _equal_needs(6, gpus=2)
-    assert _gone(find_room(_together(trial, *(f"w{at}" for at in range(5))), trial)) == ["x5", "x4", "x3"]
+    assert _gone(find_victims(_together(trial, *(f"w{at}" for at in range(5))), trial)) == ["x5", "x4", "x3"]
 
 
 def test_equal_gangs_are_searched_for_together() -> None:
@@ -353,14 +364,14 @@ def test_equal_gangs_are_searched_for_together() -> None:
     pods = [running(f"x{at}", "b", f"n{at}", gpus=1, age_s=900 - 100 * at) for at in range(6)]
     teams = queue("a", gpu=(5, 0, -1)), queue("b", gpu=(0, 1, -1))
     trial = trial_of(cluster(*teams, *(node(f"n{at}", 1) for at in range(6)), *pods, *gangs))
-    answer = find_room(_together(trial, "g0", "g1", "g2"), trial)
+    answer = find_victims(_together(trial, "g0", "g1", "g2"), trial)
     assert _gone(answer) == ["x5", "x4", "x3", "x2"]
     assert isinstance(answer, Found)
     assert [place.pod_uid for place in answer.places] == ["uid-g0x", "uid-g0y", "uid-g1x", "uid-g1y"]
 
 
 # --- what protects ---------------------------------------------------------------------------------------------------
-def _one(**given: Any) -> Found | NoRoom:
+def _one(**given: Any) -> Found | NoVictims:
     """A pod ``x`` of 1 h that may be taken but for what is given."""
     return _answer(*_OWED, node("n1", 1), running("x", "b", "n1", gpus=1), waiting("mine", "a", gpus=1), **given)
 
@@ -378,19 +389,21 @@ def test_a_budget_keeps_nobody_of_a_queue_that_has_more_than_budgets_protect(res
     """The pod's queue has no quota: so it is evicted, and named as one that goes past budgets."""
     budget = Budget(namespace="ns", name="pdb", selector=(), allowed=0)
     given: dict[str, Any] = {"budgets": (budget,), "labels": {"uid-x": {"app": "x"}}}
-    found = _one(**given, settings=RoomSettings(budgets=respect))
+    found = _one(**given, settings=PreemptionSettings(disruption_budgets=respect))
     assert _gone(found) == ["x"]
     assert isinstance(found, Found)
     assert found.past_budgets == {"uid-x"}
-    assert _gone(_one(**given, refused=frozenset({"uid-x"}), settings=RoomSettings(budgets=respect))) == ["x"]
-    kept = _one(**given, settings=RoomSettings())
-    assert isinstance(kept, NoRoom)
+    assert _gone(
+        _one(**given, refused=frozenset({"uid-x"}), settings=PreemptionSettings(disruption_budgets=respect))
+    ) == ["x"]
+    kept = _one(**given, settings=PreemptionSettings())
+    assert isinstance(kept, NoVictims)
     assert [each.why for each in kept.kept] == [Kept.BUDGET]
 
 
 def test_a_pod_that_was_evicted_not_long_ago_is_left_alone_for_a_while() -> None:
     answer = _one(evicted={"uid-x": Evicted(1, NOON_S - 10)})
-    assert isinstance(answer, NoRoom)
+    assert isinstance(answer, NoVictims)
     assert (answer.until_s, [kept.why for kept in answer.kept]) == (NOON_S + 20, [Kept.PROTECTED])
     assert _gone(_one(evicted={"uid-x": Evicted(1, NOON_S - 30)})) == ["x"]
 
@@ -412,16 +425,16 @@ def test_minimum_runtimes_protect_a_core_and_not_its_surplus() -> None:
         for each in objects
     ]
     answer = _answer(*core, waiting("mine", "a", gpus=1))
-    assert isinstance(answer, NoRoom)
+    assert isinstance(answer, NoVictims)
     assert (answer.bound, answer.until_s) == (Bound.CANDIDATES, NOON_S + 7_200 - 598)
 
 
 def test_a_pod_with_a_claim_that_failed_takes_from_nobody_and_what_is_free() -> None:
-    def answer(*objects: Any) -> Found | NoRoom:
+    def answer(*objects: Any) -> Found | NoVictims:
         trial = trial_of(cluster(*_OWED, running("x", "b", "n1", gpus=1), waiting("mine", "a", gpus=1), *objects))
-        return find_room(msgspec.structs.replace(need_of(trial, "mine"), paused_until_s=NOON_S + 60), trial)
+        return find_victims(msgspec.structs.replace(need_of(trial, "mine"), paused_until_s=NOON_S + 60), trial)
 
-    assert answer(node("n1", 1)) == NoRoom(bound=Bound.CLAIMS, until_s=NOON_S + 60)
+    assert answer(node("n1", 1)) == NoVictims(bound=Bound.CLAIMS, until_s=NOON_S + 60)
     assert _gone(answer(node("n1", 2))) == []
 
 
@@ -435,18 +448,18 @@ def test_a_namespace_that_gave_up_takes_from_itself_alone(queue_name: str, prior
     if has_own:
         objects.append(running("own", queue_name, "n1", gpus=1, priority=priority))
     trial = trial_of(cluster(*objects))
-    assert _gone(find_room(need_of(trial, "mine"), trial)) not in (None, ["own"])
-    found = find_room(msgspec.structs.replace(need_of(trial, "mine"), own_until_s=NOON_S + 60), trial)
+    assert _gone(find_victims(need_of(trial, "mine"), trial)) not in (None, ["own"])
+    found = find_victims(msgspec.structs.replace(need_of(trial, "mine"), own_until_s=NOON_S + 60), trial)
     if has_own:
         assert _gone(found) == ["own"]
     else:
-        assert found == NoRoom(bound=Bound.GIVEN_UP, until_s=NOON_S + 60)
+        assert found == NoVictims(bound=Bound.GIVEN_UP, until_s=NOON_S + 60)
 
 
 def test_a_gang_takes_from_nobody_before_its_delay_is_over() -> None:
     objects = [*_OWED, node("n1", 1), running("x", "b", "n1", gpus=1), waiting("w", "a", gpus=1, group="mine")]
     late = pod_group("mine", 1, queue="a", preemptionDelay="13h")  # created at midnight
-    assert _answer(*objects, late) == NoRoom(bound=Bound.DELAY, until_s=NOON_S + 3_600)
+    assert _answer(*objects, late) == NoVictims(bound=Bound.DELAY, until_s=NOON_S + 3_600)
     assert _gone(_answer(*objects, pod_group("mine", 1, queue="a", preemptionDelay="11h"))) == ["x"]
 
 
@@ -457,7 +470,7 @@ def test_one_pod_goes_and_no_whole_gang_where_all_began_this_second() -> None:
     older = msgspec.structs.replace(alone.metadata, creation_timestamp="2025-12-31T00:00:00Z")
     feed(made, msgspec.structs.replace(alone, metadata=older))  # so the gang comes first in KAI's order
     trial = trial_of(made)
-    found = find_room(need_of(trial, "mine"), trial)
+    found = find_victims(need_of(trial, "mine"), trial)
     assert isinstance(found, Found)
     assert [unit.pods for unit in found.units] == [("uid-alone",)]
 
@@ -487,4 +500,4 @@ def test_a_search_says_after_each_step_what_it_took(nodes: int, each: int, pods:
         ]
     members = (waiting(f"m{number}", "a", gpus=2, group="mine") for number in range(pods))
     trial = trial_of(cluster(*full, pod_group("mine", pods, queue="a"), *members))
-    assert list(finding_room(need_of(trial, "mine"), trial)) == steps
+    assert list(finding_victims(need_of(trial, "mine"), trial)) == steps

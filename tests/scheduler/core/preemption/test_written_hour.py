@@ -35,7 +35,7 @@ _takes = st.builds(Take, _at_s, st.lists(_uids, min_size=1, max_size=3).map(tupl
 _taken = st.builds(
     Taken,
     st.dictionaries(_uids, _times, max_size=3),
-    st.lists(_takes, max_size=3).map(lambda takes: {take.holders[0]: take for take in takes}),
+    st.lists(_takes, max_size=3).map(lambda takes: {take.nominees[0]: take for take in takes}),
     st.dictionaries(st.text(max_size=8), st.builds(Counts, st.integers(0, 2**52), st.integers(0, 2**52)), max_size=3),
     _at_s,
 )

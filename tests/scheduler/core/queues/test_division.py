@@ -1,16 +1,34 @@
+"""Steps on record are those that made the shares: their sums, and nothing else, are the result."""
+
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.core.model.quota import UNLIMITED
-from scheduler.core.queues.fair_share import Sibling, divide
+from scheduler.core.model.quota import UNLIMITED, QueueRecord, Resources
+from scheduler.core.queues.fair_share import (
+    TOP,
+    DivisionRecord,
+    Divisions,
+    Records,
+    Sibling,
+    Step,
+    StepKind,
+    allocatable,
+    divide,
+    fair_shares,
+    use_by_number,
+)
+from scheduler.core.queues.tree import Tree
+from scheduler.core.queues.use_over_time import NOT_COUNTED, UseOverTime
 from tests.scheduler.core.queues import reference
 from tests.scheduler.core.queues.reference import Asker
+from tests.whole import seeds
 
 NANO = 10**9
 MILLION = 10**6
@@ -122,9 +140,9 @@ def random_siblings(rng: random.Random) -> list[tuple[Sibling, Asker]]:
 def compare(seed: int) -> None:
     rng = random.Random(seed)
     both, unit = random_siblings(rng), rng.choice([1, NANO])
-    total, k_milli = rng.randint(0, 20) * NANO, rng.choice([0, 500, 1000, 2000])
-    expected = reference.shares(total, [asker for _, asker in both], unit=unit, k=Fraction(k_milli, 1000))
-    left = divide(total, [one for one, _ in both], unit=unit, k_milli=k_milli)
+    total, weight_milli = rng.randint(0, 20) * NANO, rng.choice([0, 500, 1000, 2000])
+    expected = reference.shares(total, [asker for _, asker in both], unit=unit, k=Fraction(weight_milli, 1000))
+    left = divide(total, [one for one, _ in both], unit=unit, weight_milli=weight_milli)
     assert [one.fair for one, _ in both] == expected, f"seed {seed}"
     assert left == max(0, total - sum(expected)), f"seed {seed}"
 
@@ -157,3 +175,197 @@ def test_nobody_gets_more_than_its_limit_or_its_request_and_nothing_is_lost(seed
     quotas = sum(min(gpus * NANO if one.quota >= UNLIMITED else one.quota, one.most) for one in siblings)
     assert all(one.fair <= min(one.limit, one.asked) for one in siblings)
     assert sum(one.fair for one in siblings) + left == max(gpus * NANO, quotas)
+
+
+UNIT = 10**9
+NO_END = 1 << 60
+
+
+def division_record_sibling(
+    name: str, asked: float, *, quota: int = 0, weight: int = 1, priority: int = 100
+) -> Sibling:
+    return Sibling(
+        quota=quota * UNIT,
+        limit=NO_END,
+        weight=weight * 10**6,
+        priority=priority,
+        asked=round(asked * UNIT),
+        age=("", name),
+    )
+
+
+def recorded(total: int, *siblings: Sibling) -> DivisionRecord:
+    record = DivisionRecord()
+    divide(total * UNIT, siblings, unit=UNIT, record=record)
+    return record
+
+
+def in_units(record: DivisionRecord) -> list[tuple[StepKind, int | None, int, tuple[int, ...]]]:
+    return [
+        (step.kind, step.priority, step.offered // UNIT, tuple(each // UNIT for each in step.given))
+        for step in record.steps
+    ]
+
+
+def test_quotas_come_first_then_rounds_by_priority_then_what_they_cut_off() -> None:
+    record = recorded(
+        10,
+        division_record_sibling("a", 2, quota=2),
+        division_record_sibling("b", 9, quota=1),
+        division_record_sibling("c", 9, weight=2),
+        division_record_sibling("late", 9, priority=50),
+    )
+    assert in_units(record) == [
+        (StepKind.QUOTA, None, 10, (2, 1, 0, 0)),
+        (StepKind.ROUND, 100, 7, (0, 2, 4, 0)),
+        (StepKind.ROUND, 50, 1, (0, 0, 0, 1)),
+    ]
+    assert (record.total, record.left) == (10 * UNIT, 0)
+
+
+def test_a_unit_that_a_round_cuts_off_goes_to_the_largest_remainder() -> None:
+    record = recorded(
+        4, division_record_sibling("a", 9), division_record_sibling("b", 9), division_record_sibling("c", 9)
+    )
+    assert in_units(record) == [
+        (StepKind.QUOTA, None, 4, (0, 0, 0)),
+        (StepKind.ROUND, 100, 4, (1, 1, 1)),
+        (StepKind.LEFTOVER, 100, 1, (1, 0, 0)),
+    ]
+
+
+@pytest.mark.parametrize(("total", "left"), [(9, 7), (1, 0)], ids=["nobody wants it", "quotas exceed it"])
+def test_what_nobody_gets_is_on_record(total: int, left: int) -> None:
+    record = recorded(total, division_record_sibling("a", 2, quota=2))
+    assert (record.left, [step.given for step in record.steps]) == (left * UNIT, [(2 * UNIT,)])
+
+
+def test_a_record_is_of_the_last_division_alone() -> None:
+    record = DivisionRecord()
+    for total in (4, 2):
+        divide(total * UNIT, [division_record_sibling("a", 9)], unit=UNIT, record=record)
+    assert record.steps == [
+        Step(StepKind.QUOTA, None, 2 * UNIT, (0,)),
+        Step(StepKind.ROUND, 100, 2 * UNIT, (2 * UNIT,)),
+    ]
+
+
+@pytest.mark.parametrize("seed", seeds(200))
+def test_steps_add_up_to_the_shares_and_change_none(seed: int) -> None:
+    rng = random.Random(seed)
+    siblings = [
+        division_record_sibling(
+            f"q{at}",
+            rng.choice([0, rng.randrange(20), rng.random() * 9]),
+            quota=rng.randrange(5),
+            weight=rng.randrange(4),
+            priority=rng.choice([50, 100, 200]),
+        )
+        for at in range(rng.randrange(1, 9))
+    ]
+    total, record = rng.randrange(40) * UNIT, DivisionRecord()
+    plain = [replace(each) for each in siblings]
+    left = divide(total, plain, unit=UNIT)
+    assert divide(total, siblings, unit=UNIT, record=record) == left == record.left
+    assert siblings == plain
+    sums = [sum(amounts) for amounts in zip(*(step.given for step in record.steps), strict=True)]
+    assert sums == [each.fair for each in siblings]
+    offered = total
+    for step in record.steps:
+        assert step.offered == max(0, offered)
+        offered -= sum(step.given)
+
+
+GPU = 10**9
+EVEN = Resources(10**6, 10**6, 10**6)
+
+
+def gpus(count: float) -> Resources:
+    return Resources(gpu_nano=round(count * GPU))
+
+
+def test_children_divide_what_their_parent_gets() -> None:
+    tree = Tree(
+        [
+            QueueRecord(name="left", weight=EVEN),
+            QueueRecord(name="right", weight=EVEN),
+            QueueRecord(name="a", parent="left", weight=EVEN),
+            QueueRecord(name="b", parent="left", weight=EVEN),
+        ]
+    )
+    asked = {"left": gpus(12), "right": gpus(12), "a": gpus(6), "b": gpus(6)}
+    fair = fair_shares(tree, gpus(8), [asked[queue.name] for queue in tree.queues])
+    assert {queue.name: fair[queue.number].gpu_nano // GPU for queue in tree.queues} == {
+        "left": 4,
+        "right": 4,
+        "a": 2,
+        "b": 2,
+    }
+
+
+def test_what_queues_used_counts_for_all_above_them() -> None:
+    tree = Tree([QueueRecord(name="top"), *(QueueRecord(name=name, parent="top") for name in "abc")])
+    used = UseOverTime(of={"a": (1, 2, 4), "b": (6, 12, 24), "gone": (9, 9, 9)})
+    found = dict(zip((queue.name for queue in tree.queues), use_by_number(tree, used), strict=True))
+    assert found == {"top": (7, 14, 28), "a": (1, 2, 4), "b": (6, 12, 24), "c": (0, 0, 0)}
+
+
+def test_each_dimension_is_divided_by_itself() -> None:
+    tree = Tree([QueueRecord(name="a", weight=EVEN), QueueRecord(name="b", weight=EVEN)])
+    asked = [Resources(1000, 0, 9 * GPU), Resources(9000, 70, 0)]
+    assert fair_shares(tree, Resources(4000, 100, 8 * GPU), asked) == [
+        Resources(1000, 0, 8 * GPU),
+        Resources(3000, 70, 0),
+    ]
+
+
+def test_allocatable_is_the_share_or_the_quota_within_the_limit() -> None:
+    record = QueueRecord(name="a", quota=Resources(10, 50, UNLIMITED), limit=Resources(100, 40, 7))
+    queue = Tree([record]).queues[0]
+    assert allocatable(queue, Resources(20, 0, 3)) == Resources(20, 40, 7)
+
+
+def test_each_level_is_on_record_with_the_share_that_it_divides() -> None:
+    tree = Tree(
+        [
+            QueueRecord(name="left", weight=EVEN),
+            QueueRecord(name="right", weight=EVEN),
+            QueueRecord(name="a", parent="left", weight=EVEN),
+        ]
+    )
+    asked = {"left": gpus(3), "right": gpus(9), "a": gpus(3)}
+    records = Records()
+    fair_shares(tree, gpus(8), [asked[queue.name] for queue in tree.queues], records=records)
+    left = tree.find("left")
+    assert left is not None
+    totals = {parent: [record.total for record in noted] for parent, noted in records.of.items()}
+    assert totals == {TOP: [0, 0, 8 * GPU], left.number: [0, 0, 3 * GPU]}
+
+
+@given(st.data())
+def test_divisions_that_are_taken_over_equal_those_that_are_made_again(data: st.DataObject) -> None:
+    few, many = st.integers(0, 4), st.integers(0, 100)
+    names = ["top", "other", "a", "b", "c"]
+    tree = Tree(
+        QueueRecord(
+            name=name,
+            parent="top" if len(name) == 1 else "",
+            quota=gpus(data.draw(few)),
+            weight=Resources(gpu_nano=data.draw(st.integers(1, 4))),
+        )
+        for name in names
+    )
+    known, asked, total, used = Divisions(), [gpus(50)] * len(names), gpus(40), NOT_COUNTED
+    for _ in range(6):
+        match data.draw(st.sampled_from(["asked", "total", "used", "k"])):
+            case "asked":
+                asked[data.draw(st.integers(0, 4))] = gpus(data.draw(many))
+            case "total":
+                total = gpus(data.draw(many))
+            case "used":
+                name = data.draw(st.sampled_from(names))
+                used = UseOverTime(of={name: (0, 0, data.draw(many) * 10**7)}, weight_milli=used.weight_milli)
+            case _:
+                used = UseOverTime(of=used.of, weight_milli=data.draw(many) * 100)
+        fresh = fair_shares(tree, total, asked, used=used)
+        assert fair_shares(tree, total, asked, used=used, known=known) == fresh

@@ -9,8 +9,7 @@ from scheduler.core.model.priority_order import Rank
 from scheduler.core.model.quota import WITHOUT_END, QueueRecord, Resources
 from scheduler.core.queues.accounts import Accounts, Use, accounts
 from scheduler.core.queues.order import Criterion, QueueOrder
-from scheduler.core.queues.sums import Sum
-from scheduler.core.queues.tree import Tree, TreeQueue
+from scheduler.core.queues.tree import Sum, Tree, TreeQueue
 
 GPU = 10**9
 EVEN = Resources(10**6, 10**6, 10**6)
@@ -171,14 +170,14 @@ def above(count: float) -> Sum:
     return Sum(held=holds, kept=holds, asked=holds, pods=1)
 
 
-def standings(found: Accounts, *groups: Waits) -> list[tuple[str, Criterion | None]]:
+def ranking(found: Accounts, *groups: Waits) -> list[tuple[str, Criterion | None]]:
     """Teams at the top in order, each with what puts it behind the one before."""
     order: QueueOrder[Waits] = QueueOrder(found)
     for at, group in enumerate(groups):
         queue = found.tree.leaf(group.team)
         assert isinstance(queue, TreeQueue)
         order.put(queue, Rank(0, 0, "", f"{at:03}"), group)
-    told = order.standings(-1)
+    told = order.ranking(-1)
     assert order.pop() == (told[0].first if told else None)
     return [
         (each.queue.name, None if before is None else each.after(before))
@@ -200,10 +199,10 @@ def standings(found: Accounts, *groups: Waits) -> list[tuple[str, Criterion | No
     ids=lambda value: value.value if isinstance(value, Criterion) else "",
 )
 def test_what_puts_a_queue_behind_another_is_told(found: Accounts, last: str, by: Criterion) -> None:
-    assert standings(found, *several("a", 1), *several("b", 1))[-1] == (last, by)
+    assert ranking(found, *several("a", 1), *several("b", 1))[-1] == (last, by)
 
 
 def test_a_queue_that_has_nothing_to_give_stands_nowhere() -> None:
     found = made(8, record("a"), record("b"), a=waiting(1))
-    assert standings(found, *several("a", 1)) == [("a", None)]
-    assert standings(found) == []
+    assert ranking(found, *several("a", 1)) == [("a", None)]
+    assert ranking(found) == []

@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
 from gpu.bind_request import PlannedDevice
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import placements
 from scheduler.core.model.pod_class import PodClass
-from scheduler.core.model.quota import Resources
+from scheduler.core.model.quota import BadField, QueueRecord, Resources
+from scheduler.core.model.verdict import Code, QueueCause, Verdict
 from scheduler.core.nodes.node_usage import Charge
-from scheduler.core.queues.sums import Row, Stage
+from scheduler.core.queues.tree import DEEPEST, QueueSums, Row, Stage, Sum, Tree, TreeQueue, summed, summed_by_group
 from tests.scheduler.core.objects import NANO, bound, changed, cluster, feed, node, pod, queue
 from wire import names
 
@@ -147,3 +153,161 @@ def test_pods_wait_in_the_order_in_which_they_were_seen() -> None:
     names_ = [f"p-{number}" for number in range(30)]
     made = cluster(*(pod(name, gpus=1) for name in names_))
     assert [waiting.name for waiting in made.waiting()] == names_
+
+
+TWO, FIVE = Resources(gpu_nano=2), Resources(gpu_nano=5)
+
+
+def test_a_pod_counts_by_its_stage() -> None:
+    sums = QueueSums()
+    sums.put("waits", Row("a", TWO, Stage.WAITING))
+    sums.put("runs", Row("a", FIVE, Stage.HELD, is_fixed=True))
+    sums.put("leaves", Row("a", TWO, Stage.LEAVING))
+    assert sums.sums["a"] == Sum(held=TWO.plus(FIVE), fixed=FIVE, kept=FIVE, asked=TWO.plus(FIVE), pods=3)
+
+
+def test_a_pod_that_moves_on_leaves_nothing_behind() -> None:
+    sums = QueueSums()
+    for row in (Row("a", TWO, Stage.WAITING), Row("a", FIVE, Stage.HELD), Row("b", FIVE, Stage.LEAVING), None):
+        sums.put("p", row)
+    assert sums.sums == {}
+
+
+def test_what_says_nothing_new_is_no_new_version() -> None:
+    sums = QueueSums()
+    sums.put("p", Row("a", TWO, Stage.HELD))
+    version = sums.version
+    sums.put("p", Row("a", TWO, Stage.HELD))
+    sums.put("nobody", None)
+    assert sums.version == version
+
+
+def test_a_pod_that_changes_its_group_tells_of_the_one_that_it_leaves_first() -> None:
+    sums, told = QueueSums(), list[tuple[str, str]]()
+    groups = [("ns", f"group-{number}") for number in range(20)]
+    for group in groups:
+        sums.put("p", Row("a", TWO, Stage.HELD, group=group))
+        sums.on_group = told.append
+    assert told == [each for pair in pairwise(groups) for each in pair]
+
+
+ROWS = st.builds(
+    Row,
+    st.sampled_from("ab"),
+    st.builds(Resources, *[st.integers(0, 5)] * 3),
+    st.sampled_from(Stage),
+    st.booleans(),
+    st.none() | st.tuples(st.just("ns"), st.sampled_from("gh")),
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from("pqrs"), st.none() | ROWS)))
+def test_the_sums_equal_a_recount_after_any_events(events: list[tuple[str, Row | None]]) -> None:
+    sums, last = QueueSums(), dict[str, Row]()
+    for uid, row in events:
+        sums.put(uid, row)
+        last.pop(uid, None)
+        if row is not None:
+            last[uid] = row
+    assert sums.sums == summed(last.values())
+    of_groups = summed_by_group(last.values())
+    assert {group: sums.of_group(("ns", group)) for group in "gh"} == {
+        group: of_groups.get(("ns", group)) for group in "gh"
+    }
+    assert sums.differences(last) == []
+
+
+def test_a_difference_to_a_recount_is_told() -> None:
+    sums = QueueSums()
+    sums.put("p", Row("a", TWO, Stage.HELD))
+    assert len(sums.differences({"p": Row("a", FIVE, Stage.HELD)})) == 2
+    assert len(sums.differences({})) == 2
+
+
+def test_pods_of_a_pod_group_are_summed_beside_their_queues() -> None:
+    sums = QueueSums()
+    sums.put("p", Row("a", TWO, Stage.HELD, group=("ns", "g")))
+    sums.put("q", Row("b", FIVE, Stage.WAITING, group=("ns", "g")))
+    sums.put("alone", Row("b", FIVE, Stage.WAITING))
+    assert sums.of_group(("ns", "g")) == Sum(held=TWO, kept=TWO, asked=TWO.plus(FIVE), pods=2)
+    assert len(sums.differences({})) == 6
+
+
+def test_each_change_of_a_pod_group_is_told_and_nothing_else() -> None:
+    sums, told = QueueSums(), list[tuple[str, str]]()
+    sums.on_group = told.append
+    sums.put("p", Row("a", TWO, Stage.WAITING, group=("ns", "g")))
+    sums.put("p", Row("a", TWO, Stage.WAITING, group=("ns", "g")))
+    sums.put("alone", Row("a", TWO, Stage.WAITING))
+    assert told == [("ns", "g")]
+    sums.put("p", Row("a", TWO, Stage.WAITING, group=("ns", "h")))
+    assert sorted(told[1:]) == [("ns", "g"), ("ns", "h")]
+    sums.put("p", None)
+    assert told[3:] == [("ns", "h")]
+
+
+def test_a_pods_row_is_what_was_put_last() -> None:
+    sums = QueueSums()
+    assert sums.row("p") is None
+    sums.put("p", Row("a", TWO, Stage.HELD))
+    assert sums.row("p") == Row("a", TWO, Stage.HELD)
+    sums.put("p", None)
+    assert sums.row("p") is None
+
+
+def tree(*pairs: tuple[str, str]) -> Tree:
+    """Queues with their parents."""
+    return Tree(QueueRecord(name=name, parent=parent) for name, parent in pairs)
+
+
+def tree_names(made: Tree, numbers: tuple[int, ...]) -> list[str]:
+    return [made.queues[number].name for number in numbers]
+
+
+def test_parents_come_before_their_children_and_each_knows_its_path() -> None:
+    made = tree(("team", "dept"), ("squad", "team"), ("dept", ""), ("other", ""))
+    assert [queue.name for queue in made.queues] == ["dept", "other", "team", "squad"]
+    assert [queue.number for queue in made.queues] == [0, 1, 2, 3]
+    squad = made.leaf("squad")
+    assert isinstance(squad, TreeQueue)
+    assert tree_names(made, squad.path) == ["squad", "team", "dept"]
+    assert tree_names(made, made.top) == ["dept", "other"]
+    assert tree_names(made, made.queues[0].children) == ["team"]
+
+
+def test_without_queues_there_is_one_that_takes_everything() -> None:
+    made = tree()
+    assert made.is_implied
+    assert made.leaf("whatever") == made.leaf("") == made.queues[0]
+
+
+def test_an_order_of_objects_makes_no_difference() -> None:
+    pairs = [("a", ""), ("b", "a"), ("c", "a"), ("d", "c")]
+    assert tree(*pairs).queues == tree(*reversed(pairs)).queues
+
+
+def test_a_cycle_is_told_and_what_hangs_below_it() -> None:
+    made = tree(("a", "b"), ("b", "a"), ("below", "a"), ("sound", ""))
+    for name in ("a", "b", "below"):
+        found = made.leaf(name)
+        assert isinstance(found, Verdict)
+        assert (found.code, found.detail) == (Code.QUEUE_CYCLE, name)
+    assert [queue.name for queue in made.queues] == ["sound"]
+
+
+def test_a_closed_queue_closes_those_below_it() -> None:
+    bad = BadField("resources.gpu.quota", "-2.0")
+    made = Tree([QueueRecord(name="a", bad=bad), QueueRecord(name="b", parent="a")])
+    cause = QueueCause(at="a", field="resources.gpu.quota", value="-2.0")
+    assert made.leaf("b") == Verdict(code=Code.QUEUE_CLOSED, detail="b", queue=cause)
+
+
+def test_a_chain_without_end_is_refused_before_it_costs() -> None:
+    made = tree(("q0", ""), *((f"q{i}", f"q{i - 1}") for i in range(1, DEEPEST + 2)))
+    assert isinstance(made.leaf(f"q{DEEPEST}"), Verdict)
+    assert made.leaf(f"q{DEEPEST + 1}") == Verdict(code=Code.QUEUE_TOO_DEEP, detail=f"q{DEEPEST + 1}", required=DEEPEST)
+
+
+def test_as_long_as_nothing_was_read_no_queue_takes_anything() -> None:
+    made = Tree(is_read=False)
+    assert made.leaf("a") == Verdict(code=Code.NOT_READ, detail="queues.scheduling.run.ai")

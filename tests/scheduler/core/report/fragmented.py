@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.pod_kind import Kind
+from scheduler.core.model.records import NodeRecord
 from scheduler.core.model.settings import Settings
+from scheduler.core.nodes.node_usage import Occupancy
 from scheduler.core.report.fragmentation import NodeLeft, node_left
 from scheduler.core.snapshot.node_count import AS_IT_IS
 from tests.scheduler.core.objects import NANO, cluster, node, pod, reservation
@@ -86,10 +88,15 @@ class Machine(msgspec.Struct, frozen=True):
 
 def left_of(made: Cluster, name: str) -> NodeLeft:
     """What is left of a node of a cluster, as it is counted."""
+    return node_left(*counted_of(made, name))
+
+
+def counted_of(made: Cluster, name: str) -> tuple[NodeRecord, Occupancy]:
+    """A node of a cluster, as it is counted."""
     snapshot = made.snapshot()
     in_order = snapshot.ledger.in_order()
     record = in_order.nodes[in_order.position_of[name]]
-    return node_left(record, snapshot.used(record, AS_IT_IS))
+    return record, snapshot.used(record, AS_IT_IS)
 
 
 def alone(machine: Machine) -> Cluster:

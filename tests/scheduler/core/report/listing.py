@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from scheduler.core.queues.use_over_time import NOT_COUNTED, UseOverTime
-from scheduler.core.report.listed_queues import Listed, ListedQueues
+from scheduler.core.report.queue_explanation import Listed, ListedQueues
 from tests.scheduler.core.objects import NANO, bind_request, bound, ended, node, pod, pod_group, queue
 from tests.scheduler.core.objects import reservation as held
 from wire import names

@@ -8,7 +8,7 @@ import pytest
 from scheduler.core.model.quota import Resources
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.verdict import Code, NodeReason, Verdict
-from scheduler.core.queues.sums import Sum
+from scheduler.core.queues.tree import Sum
 from scheduler.core.report.state import MOST_VERDICTS, GroupState, group_state
 from tests.scheduler.core.objects import cluster, pod
 

@@ -29,18 +29,18 @@ def _two_that_sleep() -> Cluster:
 
 def test_nothing_is_due_while_no_node_has_changed() -> None:
     made = _two_that_sleep()
-    assert due_recounts(made.backlog, 0, 20) == NO_RECOUNTS
-    assert next_recount_ns(made.backlog, 0, 20) is None
+    assert due_recounts(made.scheduling_queue, 0, 20) == NO_RECOUNTS
+    assert next_recount_ns(made.scheduling_queue, 0, 20) is None
 
 
 def test_classes_are_due_after_a_change_that_helps_nobody_and_then_once_a_second() -> None:
     made = _two_that_sleep()
     feed(made, node("n2", cpu="1"))
     made.refresh()
-    assert len(due_recounts(made.backlog, 0, 1).classes) == 1
-    assert due_recounts(made.backlog, _SECOND_NS - 1, 1) == NO_RECOUNTS
-    assert len(due_recounts(made.backlog, _SECOND_NS, 20).classes) == 2
-    assert next_recount_ns(made.backlog, _SECOND_NS, 20) == 2 * _SECOND_NS
+    assert len(due_recounts(made.scheduling_queue, 0, 1).classes) == 1
+    assert due_recounts(made.scheduling_queue, _SECOND_NS - 1, 1) == NO_RECOUNTS
+    assert len(due_recounts(made.scheduling_queue, _SECOND_NS, 20).classes) == 2
+    assert next_recount_ns(made.scheduling_queue, _SECOND_NS, 20) == 2 * _SECOND_NS
 
 
 def test_a_class_of_which_no_pod_waits_any_more_is_not_counted() -> None:
@@ -48,7 +48,7 @@ def test_a_class_of_which_no_pod_waits_any_more_is_not_counted() -> None:
     made.remove_pod("uid-a", has_ended=True)
     feed(made, node("n2", cpu="1"))
     made.refresh()
-    (cls,) = due_recounts(made.backlog, 0, 20).classes
+    (cls,) = due_recounts(made.scheduling_queue, 0, 20).classes
     assert cls.demand.cpu_milli == 101_000
 
 
@@ -68,7 +68,7 @@ def test_a_pod_of_a_class_that_nobody_waited_with_is_told_of_nodes_as_they_are()
     made.decide(2 * _SECOND_NS)
     feed(made, pod("b"))
     made.decide(3 * _SECOND_NS)
-    verdict = made.backlog.said.verdict("uid-b")
+    verdict = made.scheduling_queue.said.verdict("uid-b")
     assert verdict is not None
     assert [reason.kind for reason in verdict.node_reasons] == ["taint"]
 
@@ -78,10 +78,10 @@ def test_a_pod_with_rules_is_told_of_labels_of_pods_as_they_are() -> None:
     made.decide(0)
     feed(made, running("r", "n1", app="a", cpu="2"))
     made.decide(2 * _SECOND_NS)
-    verdict = made.backlog.said.verdict("uid-w")
+    verdict = made.scheduling_queue.said.verdict("uid-w")
     assert verdict is not None
     assert [reason.kind for reason in verdict.node_reasons] == ["pod-anti-affinity"]
-    assert next_recount_ns(made.backlog, 2 * _SECOND_NS, 20) is None
+    assert next_recount_ns(made.scheduling_queue, 2 * _SECOND_NS, 20) is None
 
 
 def test_the_counts_in_the_verdict_of_a_gang_are_brought_up_to_date() -> None:
@@ -90,7 +90,7 @@ def test_the_counts_in_the_verdict_of_a_gang_are_brought_up_to_date() -> None:
     made.decide(0)
     feed(made, node("n2", cordoned=True))
     made.decide(2 * _SECOND_NS)
-    verdict = made.backlog.said.verdict("uid-a")
+    verdict = made.scheduling_queue.said.verdict("uid-a")
     assert verdict is not None
     assert {(reason.kind, reason.nodes) for reason in verdict.node_reasons} == {("cordoned", 1), ("insufficient", 1)}
 
@@ -105,7 +105,7 @@ def test_a_class_that_queues_hold_back_is_not_counted_until_one_takes_it() -> No
     assert made.decide(2 * _SECOND_NS).wake_at_ns is None
     feed(made, queue("q"))
     made.decide(3 * _SECOND_NS)
-    verdict = made.backlog.said.verdict("uid-a")
+    verdict = made.scheduling_queue.said.verdict("uid-a")
     assert verdict is not None
     assert [reason.nodes for reason in verdict.node_reasons] == [2]
 
@@ -118,7 +118,7 @@ def test_a_pod_that_its_queue_holds_back_says_so_though_others_of_its_class_are_
     made.decide(0)
     feed(made, node("n2", gpus=1))
     made.decide(2 * _SECOND_NS)
-    held_back, counted = made.backlog.said.verdict("uid-p"), made.backlog.said.verdict("uid-q")
+    held_back, counted = made.scheduling_queue.said.verdict("uid-p"), made.scheduling_queue.said.verdict("uid-q")
     assert held_back is not None
     assert held_back.code is Code.OVER_LIMIT
     assert counted is not None
@@ -134,7 +134,7 @@ def test_the_amounts_that_a_queue_has_are_brought_up_to_date_while_it_holds_pods
     made.decide(0)
     made.remove_pod("uid-b", has_ended=True)
     assert made.decide(0).wake_at_ns is None
-    verdict = made.backlog.said.verdict("uid-a")
+    verdict = made.scheduling_queue.said.verdict("uid-a")
     assert verdict is not None
     assert verdict.queue is not None
     assert verdict.queue.held == 0
@@ -148,7 +148,7 @@ def test_constraints_that_no_pod_has_any_more_are_forgotten() -> None:
         made.remove_pod(f"uid-p{number}", has_ended=True)
     made.decide(300)
     assert made.ledger.constraints < 70
-    assert made.backlog.asleep.size < 70
+    assert made.scheduling_queue.unschedulable.size < 70
 
 
 def test_classes_that_nobody_waits_with_do_not_keep_others_from_being_counted() -> None:
@@ -160,7 +160,7 @@ def test_classes_that_nobody_waits_with_do_not_keep_others_from_being_counted() 
     feed(made, node("n2"))
     for second in range(2, 8, 2):
         made.decide(second * _SECOND_NS)
-    verdict = made.backlog.said.verdict("uid-z")
+    verdict = made.scheduling_queue.said.verdict("uid-z")
     assert verdict is not None
     assert [reason.nodes for reason in verdict.node_reasons] == [2]
 
@@ -214,7 +214,7 @@ def test_once_all_pods_of_a_class_are_held_back_by_their_queue_nothing_is_decide
     assert _comes_to_rest(made)
     feed(made, queue("default-queue"))
     assert _comes_to_rest(made)
-    said = made.backlog.said.verdict("uid-a")
+    said = made.scheduling_queue.said.verdict("uid-a")
     assert said is not None
     assert sum(reason.nodes for reason in said.node_reasons) == 2, "a verdict of before the second node came"
 
@@ -230,7 +230,7 @@ def test_a_gang_whose_members_lack_room_and_quota_is_no_reason_to_decide_again_a
     while (wake_at_ns := made.decide(now_ns).wake_at_ns) is not None:
         now_ns, decided = wake_at_ns, decided + 1
         assert decided < 5
-    verdict = made.backlog.said.verdict("uid-c")
+    verdict = made.scheduling_queue.said.verdict("uid-c")
     assert verdict is not None
     assert {(reason.kind, reason.nodes) for reason in verdict.node_reasons} == {("cordoned", 1), ("insufficient", 1)}
 
@@ -268,5 +268,5 @@ def test_a_gang_that_is_awake_is_not_counted_again_since_that_would_make_it_the_
     made.decide(0)
     feed(made, node(gpus=2))
     snapshot = made.prepared(2 * _SECOND_NS)
-    assert [gang.key for gang in made.backlog.awake_gangs()] == [("ns", "g")]
+    assert [gang.key for gang in made.scheduling_queue.awake_gangs()] == [("ns", "g")]
     assert snapshot.recounts.gangs == ()

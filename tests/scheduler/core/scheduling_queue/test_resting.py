@@ -1,4 +1,4 @@
-"""Which standing nominations a decision looks at; test_room_machine.py holds that the others need no look."""
+"""Which standing nominations a decision looks at; test_preemption_machine.py holds that the others need no look."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.decide.decide import decide
 from scheduler.core.scheduling_queue.effects import Said
 from scheduler.core.scheduling_queue.queue import Resting
-from tests.scheduler.core.decide.test_holders import preempting_cluster
+from tests.scheduler.core.decide.test_nominees import preempting_cluster
 from tests.scheduler.core.nodes.test_nominated_usage import nomination, place
 from tests.scheduler.core.objects import bound, feed, node, pod, pod_group
 
@@ -49,8 +49,8 @@ def _waiting(count: int = _MANY) -> Cluster:
 
 def _looked_at(made: Cluster) -> set[str]:
     """Holders whose nominations the next decision looks at, and lets wait."""
-    notes = decide(made.prepared(0), 0).notes
-    return {uid.removeprefix("uid-") for note in notes if isinstance(note, Said) and note.lasts for uid in note.uids}
+    effects = decide(made.prepared(0), 0).effects
+    return {uid.removeprefix("uid-") for note in effects if isinstance(note, Said) and note.lasts for uid in note.uids}
 
 
 def _victim_is_deleted(made: Cluster) -> None:
@@ -99,5 +99,5 @@ def test_a_holder_that_backs_off_is_looked_at_as_its_time_passes() -> None:
     made = _waiting(2)
     made.commits.failed("uid-h1", "", "no answer", now_ns=0)
     made.decide(0)
-    assert "i1" in (made.backlog.resting.awake or ())
-    assert "i0" not in (made.backlog.resting.awake or ())
+    assert "i1" in (made.scheduling_queue.resting.awake or ())
+    assert "i0" not in (made.scheduling_queue.resting.awake or ())

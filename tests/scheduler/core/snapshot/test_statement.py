@@ -127,7 +127,7 @@ def _written_anew(statement: Statement) -> list[Any]:
 _STEPS = st.lists(st.tuples(st.sampled_from(["place", "place", "place", "room", "undo"]), st.sampled_from([*_PODS])))
 
 
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(15))
 @given(_clusters(), _STEPS)
 def test_after_any_charges_the_copy_is_as_if_written_anew_and_goes_back_to_what_it_was(
     made: Cluster, steps: list[tuple[str, str]]
@@ -211,7 +211,7 @@ def test_the_charge_of_a_nomination_is_taken_off_and_put_back_and_others_stay() 
     assert _image(statement) == before
 
 
-def test_a_victim_that_goes_on_paper_leaves_its_room_to_the_holder() -> None:
+def test_a_victim_that_goes_on_paper_leaves_its_room_to_the_nominee() -> None:
     made = cluster(node(), running("v", 5), pod("h", gpus=4))
     made.commits.nominations.put(nomination(place("h"), victims=("v",)))
     statement, victim = Placer(made.snapshot()).statement, made.pod("uid-v")
@@ -302,7 +302,7 @@ _MOVES = st.lists(
 )
 
 
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(15))
 @given(_occupied(), _MOVES)
 def test_after_any_placements_and_evictions_each_node_is_what_a_recount_gives(
     objects: list[Any], moves: list[tuple[str, int]]

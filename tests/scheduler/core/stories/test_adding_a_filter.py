@@ -77,7 +77,7 @@ def test_a_pod_that_fits_nowhere_is_told_of_it_beside_other_reasons() -> None:
 def test_a_pod_that_sleeps_for_it_is_woken_by_a_node_that_changes_so_that_it_helps() -> None:
     made = cluster(node("a", labels={NOISE: "90"}), pod(annotations={MOST: "50"}), filters=WITH_QUIET)
     made.decide(0)
-    assert not made.backlog.awake()
+    assert not made.scheduling_queue.awake()
     feed(made, node("a", labels={NOISE: "80"}))
     assert _place(made) == {}
     feed(made, node("a", labels={NOISE: "45"}))

@@ -123,9 +123,9 @@ def _have_counters(choices: list[_Choice], used: Taken) -> bool:
 
 def _is_enough(pool: Pool, drawing: list[_Choice], used: Taken) -> bool:
     drawn: Counter[tuple[str, str]] = Counter()
-    holders = [choice.device.draws for choice in drawing if choice.pool is pool]
-    holders += [pool.draws[name] for name in used.pool(pool.id).devices() if name in pool.draws]
-    for draws in holders:
+    nominees = [choice.device.draws for choice in drawing if choice.pool is pool]
+    nominees += [pool.draws[name] for name in used.pool(pool.id).devices() if name in pool.draws]
+    for draws in nominees:
         for name, amounts in draws:
             drawn.update({(name, counter): nano for counter, nano in amounts})
     return all(

@@ -15,7 +15,7 @@ from scheduler.core.decide.gangs import whole_gang
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.plan import Entry, Explain, Placement, Retire, placements
 from scheduler.core.nodes.table import GPUS
-from scheduler.core.scheduling_queue.effects import Notes
+from scheduler.core.scheduling_queue.effects import Effects
 from scheduler.core.scheduling_queue.queue import SchedulingQueue
 from tests.scheduler.core.objects import bound, cluster, feed, node, pod, pod_group, reservation
 from tests.whole import examples
@@ -115,7 +115,7 @@ class Crowd:
     def decide(self) -> None:
         """Carry out what is decided, until nothing is."""
         for _ in range(50):
-            self.made.backlog.recount_ns = _NEVER_NS
+            self.made.scheduling_queue.recount_ns = _NEVER_NS
             plan = self.made.decide(0)
             self.made.told([entry for entry in plan.entries if isinstance(entry, Explain)])
             retired = [entry.reservation_uid for entry in plan.entries if isinstance(entry, Retire)]
@@ -140,22 +140,22 @@ class Crowd:
     def would_start(self) -> Iterator[tuple[str, str]]:
         """Gangs that start if they are tried now."""
         snapshot = self.made.snapshot()
-        return (key for key in sorted(self.made.backlog.gangs()) if _tried(snapshot, key))
+        return (key for key in sorted(self.made.scheduling_queue.gangs()) if _tried(snapshot, key))
 
 
 def _tried(snapshot: Snapshot, key: tuple[str, str]) -> Sequence[Entry]:
     """What comes of a gang that is decided on alone, by a decision that remembers nothing."""
     entries: list[Entry] = []
     attempts = Attempts(
-        snapshot, 0, LIMITS, Allowance(namespaces=1, most=10**9), Notes(SchedulingQueue(snapshot.ledger))
+        snapshot, 0, LIMITS, Allowance(namespaces=1, most=10**9), Effects(SchedulingQueue(snapshot.ledger))
     )
-    whole = whole_gang(snapshot.backlog.gang(key), attempts, entries)
+    whole = whole_gang(snapshot.scheduling_queue.gang(key), attempts, entries)
     while whole is not None and whole.decide():
         pass
     return entries
 
 
-@settings(max_examples=examples(20))
+@settings(max_examples=examples(8))
 @given(seed=st.integers(0, 2**32))
 def test_no_gang_sleeps_that_would_start(seed: int) -> None:
     crowd = Crowd(random.Random(seed))

@@ -11,20 +11,9 @@ from gpu.grant import Charged
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import placements
 from scheduler.core.model.settings import NodePool, Settings
-from tests.scheduler.core.objects import (
-    NANO,
-    bind_request,
-    bound,
-    changed,
-    cluster,
-    feed,
-    node,
-    pod,
-    pod_group,
-    queue,
-)
+from tests.scheduler.core.objects import NANO, bind_request, bound, changed, cluster, feed, node, pod, pod_group, queue
+from tests.scheduler.core.stories.test_preemption import Shell
 from tests.scheduler.core.stories.test_queues import of, placed
-from tests.scheduler.core.stories.test_room import Shell
 from wire import names
 from wire.core import Pod
 

@@ -77,7 +77,7 @@ def size(thing: object, seen: set[int]) -> int:
 
 def kinds() -> Iterator[tuple[str, Any, Any, dict[str, Any]]]:
     """What is followed: a name, the type, the sink, and what an object has beside the field that is large."""
-    cache = Cache(Cluster(Settings(aligns_numa=True)))
+    cache = Cache(Cluster(Settings(numa_alignment=True)))
     bound: dict[str, Any] = {"spec": {"nodeName": "n1", "containers": [{"name": "c"}]}, "status": {"phase": "Running"}}
     ours = {"schedulerName": names.SCHEDULER_NAME}
     yield "a pod of another scheduler", Pod, PodSink(cache), bound

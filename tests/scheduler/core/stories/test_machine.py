@@ -27,7 +27,7 @@ from scheduler.core.model.verdict import Reasons
 from scheduler.core.queues.accounts import Accounts
 from simulator.checks.gangs import Minimums
 from tests.scheduler.core.filters.beside import affinity, anti_affinity, term
-from tests.scheduler.core.filters.test_spread import spread
+from tests.scheduler.core.filters.test_beside_pods import spread
 from tests.scheduler.core.footprint import footprint
 from tests.scheduler.core.objects import changed, node, pod, pod_group, queue
 from tests.scheduler.core.scores.preferences.scoring import pods_preferred
@@ -337,12 +337,15 @@ class Scheduling(RuleBasedStateMachine):
     def what_sleeps_fits_nowhere(self) -> None:
         cluster = self.world.cluster
         cluster.decide(self.world.now_ns, self.limits)
-        asleep = cluster.backlog.asleep
+        unschedulable = cluster.scheduling_queue.unschedulable
         for one in cluster.waiting():
-            kept = asleep.get(one.cls)
+            kept = unschedulable.get(one.cls)
             if kept is None:
                 continue
-            if not asleep.is_sure(one.cls, kept, cluster.generation) and asleep.still_out(one.cls, kept) is None:
+            if (
+                not unschedulable.is_sure(one.cls, kept, cluster.generation)
+                and unschedulable.still_out(one.cls, kept) is None
+            ):
                 continue
             assert Placer(cluster.snapshot()).place(one) is None
             assert Placer(cluster.snapshot()).wait_for_device(one) is None
@@ -387,7 +390,7 @@ class Scheduling(RuleBasedStateMachine):
 def _count_again(cluster: Cluster, now_ns: int) -> Plan:
     """Decide again, when it is time to bring counts up to date."""
     cluster.generation += 1
-    cluster.backlog.recount_ns = 0
+    cluster.scheduling_queue.recount_ns = 0
     return cluster.decide(now_ns)
 
 
@@ -395,11 +398,11 @@ def _but_for_counts(cluster: Cluster, plan: Plan) -> tuple[Sequence[Entry], dict
     """What a plan does, and what every pod that waits says then."""
     done = [entry for entry in plan.entries if not isinstance(entry, Explain)]
     placed = {placement.pod_uid for placement in placements(done)}
-    said = cluster.backlog.said.all()
+    said = cluster.scheduling_queue.said.all()
     return done, {uid: entry.verdict.reasons for entry in said for uid in entry.pods if uid not in placed}
 
 
-Scheduling.TestCase.settings = settings(max_examples=examples(20), stateful_step_count=12, deadline=None)
+Scheduling.TestCase.settings = settings(max_examples=examples(8), stateful_step_count=12, deadline=None)
 TestScheduling = Scheduling.TestCase
 
 
@@ -409,5 +412,5 @@ class FromMemory(Scheduling):
     limits = Limits(most=200, retold=0)
 
 
-FromMemory.TestCase.settings = settings(max_examples=examples(20), stateful_step_count=12, deadline=None)
+FromMemory.TestCase.settings = settings(max_examples=examples(8), stateful_step_count=12, deadline=None)
 TestFromMemory = FromMemory.TestCase

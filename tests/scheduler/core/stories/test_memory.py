@@ -161,7 +161,7 @@ class Api:
         there = self.there.get(("pod", name))
         if there is None:
             return
-        is_over, is_bound = there.status.phase in {"Succeeded", "Failed"}, bool(there.spec.node_name)
+        is_over, is_bound = there.status.phase in names.ENDED_PHASES, bool(there.spec.node_name)
         match what:
             case "gone":
                 self.put("request", name, None)
@@ -359,7 +359,12 @@ def _done(made: Cluster, now_ns: int, limits: Limits = LIMITS) -> list[Entry]:
 
 def _said(made: Cluster, done: list[Entry]) -> dict[str, Reasons]:
     placed = {placement.pod_uid for placement in placements(done)}
-    return {uid: entry.verdict.reasons for entry in made.backlog.said.all() for uid in entry.pods if uid not in placed}
+    return {
+        uid: entry.verdict.reasons
+        for entry in made.scheduling_queue.said.all()
+        for uid in entry.pods
+        if uid not in placed
+    }
 
 
 def _began() -> Api:

@@ -117,11 +117,7 @@ def test_a_placement_under_way_keeps_its_device_for_its_mode() -> None:
 
 def test_kais_mps_pods_share_with_all_others_as_they_do_there() -> None:
     tenant = bound(
-        pod("x", fraction="0.1", annotations={"mps": "true"}),
-        "n1",
-        ("g", TENTH),
-        reservation="r-g",
-        uuid="GPU-1",
+        pod("x", fraction="0.1", annotations={"mps": "true"}), "n1", ("g", TENTH), reservation="r-g", uuid="GPU-1"
     )
     placed, _ = _decided(
         node(gpus=1),

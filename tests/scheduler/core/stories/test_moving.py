@@ -15,9 +15,9 @@ from scheduler.core.model.plan import Nominate
 from scheduler.core.model.preemption import Action, Ended, Nomination
 from scheduler.core.model.priority_order import Rank
 from scheduler.core.model.settings import Settings, Strategy
-from scheduler.core.queues.reserved_nodes import Berth, Berths
+from scheduler.core.queues.reserved_nodes import NodeReserve, NodeReserves
 from tests.scheduler.core.objects import feed, node, pod, pod_group, queue
-from tests.scheduler.core.stories.test_room import Shell, of, running, waiting
+from tests.scheduler.core.stories.test_preemption import Shell, of, running, waiting
 from tests.whole import seeds
 from wire.core import Pod
 
@@ -152,20 +152,22 @@ def test_nobody_is_moved_for_what_fits_once_others_are_gone_that_go_anyway() -> 
     assert shell.asked == []
 
 
-def test_a_holder_that_goes_spares_who_was_not_asked_yet() -> None:
+def test_a_nominee_that_goes_spares_who_was_not_asked_yet() -> None:
     shell = fragmented(late=True).feed(waiting("mine", "a", 4)).run(1)
     del shell.objects["uid-mine"]
     shell.cluster.remove_pod("uid-mine")
     shell.run(2)
     assert shell.record == {}
-    assert [each.because for each in shell.ended] == [Ended.HOLDER_GONE]
+    assert [each.because for each in shell.ended] == [Ended.NOMINEE_GONE]
 
 
 def test_nobody_is_moved_to_nodes_that_are_kept_for_a_group() -> None:
     shell = fragmented().feed(waiting("mine", "a", 4))
     rank = Rank(1_000, 0, "", "large")
-    kept = Berth(queue="a", rank=rank, namespace="ns", name="large", is_gang=False, since_s=1, nodes=("n2",), gpus=4)
-    shell.cluster.backlog.berths = Berths(of=(kept,))
+    kept = NodeReserve(
+        queue="a", rank=rank, namespace="ns", name="large", is_gang=False, since_s=1, nodes=("n2",), gpus=4
+    )
+    shell.cluster.scheduling_queue.reserves = NodeReserves(of=(kept,))
     plan = shell.cluster.decide(0, wall_s=1_800_000_000)
     assert [entry for entry in plan.entries if isinstance(entry, Nominate)] == []
 

@@ -9,7 +9,7 @@ import pytest
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert.pod_groups import topology_record
-from scheduler.core.decide.gang_places import place_bounds
+from scheduler.core.decide.gang_search import place_bounds
 from scheduler.core.model.plan import Explain, Plan, Retire, placements
 from scheduler.core.model.verdict import Code, DomainRoom, TopologyCause, Verdict
 from tests.scheduler.core.objects import bound, cluster, feed, node, pod, pod_group, reservation, topology
@@ -88,7 +88,7 @@ def test_a_gang_that_no_domain_of_the_required_level_takes_waits_and_names_the_b
     assert verdict.code is Code.TOPOLOGY_NOT_SATISFIED
     assert verdict.topology is not None
     assert [(each.name, each.pods) for each in verdict.topology.best] == [("a.w", 3), ("a.x", 2), ("b.y", 2)]
-    assert (verdict.topology.required, verdict.topology.holder) == (4, "ns/g")
+    assert (verdict.topology.required, verdict.topology.owner) == (4, "ns/g")
 
 
 @pytest.mark.parametrize(
@@ -246,9 +246,9 @@ def test_a_member_beyond_the_minimum_is_placed_once_there_is_room_in_its_domain(
     plan = made.decide(0)
     assert _places(plan) == {}
     best = (DomainRoom("a", 0),)
-    cause = TopologyCause(topology="t", level="zone", holder="ns/g", required=1, best=best)
+    cause = TopologyCause(topology="t", level="zone", owner="ns/g", required=1, best=best)
     assert _verdict(plan) == Verdict(code=Code.TOPOLOGY_NOT_SATISFIED, topology=cause)
-    assert made.backlog.awake_gangs() == []
+    assert made.scheduling_queue.awake_gangs() == []
     made.remove_pod("uid-other")
     assert _places(made.decide(2)) == {"m0": "a-x-1"}
 
@@ -359,6 +359,7 @@ def test_constraints_far_below_each_other_are_not_searched() -> None:
     assert _verdict(made.decide(0)).code is Code.UNSUPPORTED_CONSTRAINT
 
 
+@pytest.mark.thorough
 def test_a_gang_of_600_subgroups_with_a_rack_each_starts() -> None:
     subgroups = [{"name": f"s{n}", "minMember": 1, "topologyConstraint": _asks("rack")} for n in range(600)]
     members = [each for n in range(600) for each in _members(1, subgroup=f"s{n}", name=f"s{n}-")]
@@ -408,3 +409,80 @@ def test_subgroups_that_run_somewhere_choose_before_those_that_may_go_anywhere()
     runs = pod("b9", gpus=1, group="g", subgroup="b", bound_to="a-x-1")
     made = _gang(_nodes(a_x_1=2, b_y_1=3), runs, *members[:2], subGroups=subgroups)
     assert _places(made.decide(0)) == {"a0": "b-y-1", "b0": "a-x-1"}
+
+
+# Where places of gangs differ from KAI's on purpose (docs/reference/differences.md): each row by a name.
+
+PLACES_UNLIKE_KAI_TREE = topology("t", "zone", "rack")
+
+
+def _node(zone: str, rack: str, number: int = 0, gpus: int = 8, **given: object) -> Node:
+    labels = {"zone": zone, **({"rack": rack} if rack else {})}
+    return node(f"{zone}-{rack}-{number}", gpus=gpus, labels=labels, **given)  # type: ignore[arg-type] # by the test
+
+
+def _places_unlike_kai_gang(nodes: Sequence[Node], members: Sequence[Pod], *others: Pod, **levels: str) -> Cluster:
+    asked = {"topology": "t", **levels}
+    return cluster(
+        PLACES_UNLIKE_KAI_TREE, *nodes, *others, pod_group("g", len(members), topologyConstraint=asked), *members
+    )
+
+
+def _equal(count: int, gpus: int = 1) -> list[Pod]:
+    return [pod(f"m{number}", gpus=gpus, group="g") for number in range(count)]
+
+
+def _places_unlike_kai_racks(made: Cluster) -> Mapping[str, int]:
+    found: dict[str, int] = {}
+    for placed in placements(made.decide(0).entries):
+        rack = placed.node.rpartition("-")[0]
+        found[rack] = found.get(rack, 0) + 1
+    return found
+
+
+def test_the_tightest_rack_of_all_zones_is_taken_and_not_the_first_of_the_tightest_zone() -> None:
+    nodes = [_node("a", "x", gpus=6), _node("b", "y", gpus=4), _node("b", "z", gpus=8)]
+    assert _places_unlike_kai_racks(_places_unlike_kai_gang(nodes, _equal(4), requiredTopologyLevel="rack")) == {
+        "b-y": 4
+    }
+
+
+@pytest.mark.parametrize("racks", [20, 100])
+def test_a_preferred_level_keeps_to_as_few_racks_as_possible_however_many_there_are(racks: int) -> None:
+    nodes = [_node("a", f"r{rack:03}", gpus=2 + rack % 4) for rack in range(racks)]
+    found = _places_unlike_kai_racks(_places_unlike_kai_gang(nodes, _equal(12), preferredTopologyLevel="rack"))
+    assert sorted(found.values()) == [2, 5, 5]
+
+
+def test_nodes_that_the_pods_may_not_use_are_no_room() -> None:
+    closed = _node("a", "x", number=1, taints=[("k", "v", "NoSchedule")])
+    nodes = [_node("a", "x", gpus=2), closed, _node("b", "y", gpus=16)]
+    assert _places_unlike_kai_racks(_places_unlike_kai_gang(nodes, _equal(4), requiredTopologyLevel="rack")) == {
+        "b-y": 4
+    }
+
+
+@pytest.mark.parametrize("gpus", [(4, 1, 1), (4, 1, 0)], ids=["largest pod", "pod without GPU"])
+def test_pods_of_a_gang_count_as_what_they_are(gpus: Sequence[int]) -> None:
+    nodes = [_node("a", "x", 0, gpus=4), _node("a", "x", 1, gpus=1), _node("a", "x", 2, gpus=1)]
+    members = [pod(f"m{number}", gpus=count, cpu="1", group="g") for number, count in enumerate(gpus)]
+    assert _places_unlike_kai_racks(_places_unlike_kai_gang(nodes, members, requiredTopologyLevel="rack")) == {"a-x": 3}
+
+
+def test_halves_of_two_devices_are_no_whole_one() -> None:
+    books = [
+        reservation(f"g{n}", "a-x-0", book={f"t{n}": 500_000_000}, uuid=f"GPU-{n}", uid=f"uid-r{n}") for n in range(4)
+    ]
+    nodes = [_node("a", "x", gpus=4), _node("b", "y", gpus=4)]
+    members = [pod(f"m{number}", fraction="0.6", group="g") for number in range(2)]
+    assert _places_unlike_kai_racks(_places_unlike_kai_gang(nodes, members, *books, requiredTopologyLevel="rack")) == {
+        "b-y": 2
+    }
+
+
+def test_a_node_without_one_label_counts_for_the_levels_above_it() -> None:
+    nodes = [_node("a", "x", gpus=2), _node("a", "", gpus=2), _node("b", "y", gpus=3)]
+    assert _places_unlike_kai_racks(_places_unlike_kai_gang(nodes, _equal(4), requiredTopologyLevel="zone")) == {
+        "a-x": 2,
+        "a-": 2,
+    }

@@ -187,9 +187,9 @@ def test_one_gpu_that_comes_free_wakes_few_of_many_gangs() -> None:
     assert placed(made) == []
     made.remove_pod("uid-old", has_ended=True)
     made.prepared(0)
-    assert len(made.backlog.awake_gangs()) == 32
+    assert len(made.scheduling_queue.awake_gangs()) == 32
     assert placed(made) == ["m000"]
-    assert len(made.backlog.quota_sleepers) == 199
+    assert len(made.scheduling_queue.over_quota) == 199
 
 
 def test_a_limit_that_is_raised_wakes_all_who_waited_for_it() -> None:
@@ -304,7 +304,7 @@ def test_an_elastic_gang_grows_up_to_the_limit_and_further_when_it_is_raised() -
     first = bound(pod("m0", gpus=1, group="g"), "n1")
     feed(made, first, *(pod(f"m{i}", gpus=1, group="g") for i in range(1, 6)))
     assert placed(made) == ["m1", "m2"]
-    assert len(made.backlog.quota_sleepers) == 1
+    assert len(made.scheduling_queue.over_quota) == 1
     feed(made, queue("a", gpu=(0, 1, 4)))
     assert placed(made) == ["m3"]
 
@@ -375,7 +375,7 @@ def test_a_large_gang_at_the_limit_is_tried_on_other_nodes_seldom_and_says_why_i
     feed(made, node("small", 80, mem_mib=40_000, pods=500, cordoned=True))
     plan = made.decide(1)
     assert [*placements(plan.entries)] == []
-    said = made.backlog.said.verdict("uid-m0")
+    said = made.scheduling_queue.said.verdict("uid-m0")
     assert said is not None
     assert said.code is Code.OVER_LIMIT
     assert plan.wake_at_ns is not None
@@ -390,7 +390,7 @@ def test_a_pod_at_the_limit_that_nothing_can_help_is_not_looked_at_though_nodes_
     assert placed(made) == []
     feed(made, bound(pod("d", cpu="1"), "small"))
     made.prepared(0, Limits(retold=0))
-    assert made.backlog.awake() == []
+    assert made.scheduling_queue.awake() == []
 
 
 def test_members_of_one_gang_that_can_and_that_cannot_be_preempted_wake_for_what_the_first_of_them_needs() -> None:

@@ -105,7 +105,7 @@ def _placed(made: Cluster) -> dict[str, Choice]:
     return found
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(40))
 @given(machines(), wants(), st.sampled_from([Strategy.BINPACK, Strategy.SPREAD]))
 def test_the_arrays_place_as_the_reference_does(of: list[Machine], asked: list[Want], strategy: Strategy) -> None:
     made = _cluster(of, asked, Settings(gpu_strategy=strategy, cpu_strategy=strategy))

@@ -239,9 +239,9 @@ def test_the_gpus_of_a_plugin_that_comes_are_out_while_claims_give_shares() -> N
     assert [type(entry) for entry in made.decide(0).entries] == [Attempt]
 
 
-@pytest.mark.parametrize("holder", [pod("q", gpus=1, bound_to="a"), _BOOKED], ids=["whole", "shared"])
-def test_no_share_is_claimed_while_pods_hold_gpus_of_a_plugin_that_is_away(holder: Pod) -> None:
-    made = cluster(node("a", gpus=2), _CLASS, _offered("a"), holder)
+@pytest.mark.parametrize("nominee", [pod("q", gpus=1, bound_to="a"), _BOOKED], ids=["whole", "shared"])
+def test_no_share_is_claimed_while_pods_hold_gpus_of_a_plugin_that_is_away(nominee: Pod) -> None:
+    made = cluster(node("a", gpus=2), _CLASS, _offered("a"), nominee)
     feed(made, node("a", gpus=0), _share())
     assert _given(made.decide(0)) == {}
     made.remove_pod("uid-q")
@@ -262,13 +262,13 @@ def test_a_class_that_comes_later_wakes_a_share() -> None:
 )
 def test_no_claim_gets_a_device_that_a_reservation_holds(uuid: str, phase: str, is_given: bool) -> None:
     """A driver publishes what the device plugin offers as well, and the pod names its claim itself."""
-    holder = reservation("g", "a", uuid=uuid, phase=phase)
-    made = cluster(node("a", gpus=1), _CLASS, _offered("a"), holder, claimed("c"), claiming("p", "c"))
+    nominee = reservation("g", "a", uuid=uuid, phase=phase)
+    made = cluster(node("a", gpus=1), _CLASS, _offered("a"), nominee, claimed("c"), claiming("p", "c"))
     if is_given:
         assert chosen(made.decide(0)) == {"p": ("a", {"c": "d0"})}
         return
     assert reasons(made) == {"claim-devices": 1}
-    made.remove_pod(holder.metadata.uid)
+    made.remove_pod(nominee.metadata.uid)
     assert chosen(made.decide(0)) == {"p": ("a", {"c": "d0"})}
 
 
@@ -276,8 +276,8 @@ def test_no_claim_gets_a_reserved_device_that_drivers_publish_more_than_once() -
     """Twice in one pool, as itself and to be passed through, and by another driver."""
     twice = _offered("a", _shared("d0"), _shared("d0-passed"))
     other = written_slice("other", _shared("d0"), nodeName="a", driver="other.example.com")
-    holder = reservation("g", "a", uuid=_UUID)
-    made = cluster(node("a", gpus=1), _CLASS, twice, other, holder, claimed("c"), claiming("p", "c"))
+    nominee = reservation("g", "a", uuid=_UUID)
+    made = cluster(node("a", gpus=1), _CLASS, twice, other, nominee, claimed("c"), claiming("p", "c"))
     assert reasons(made) == {"claim-devices": 1}
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from gpu.request import Ask, FractionAsk
 from gpu.reservation import group_id
-from scheduler.core.autoscale.unmet_demand import wants
+from scheduler.core.autoscale.scaling_pods import wants
 from scheduler.core.model.plan import Alone, Attempt, Bind, Explain, Hold, Join, Placement, Retire
 from scheduler.core.model.settings import Settings, Strategy
 from tests.scheduler.core.model.test_records import HALF, TENTH, said
@@ -191,7 +191,7 @@ def test_no_autoscaler_is_asked_for_slices() -> None:
     made = cluster(cut(count=0), asking())
     explained = [entry for entry in made.decide(0).entries if isinstance(entry, Explain)]
     assert explained
-    assert wants(made, explained, now_ns=0, memory_nano=HALF) == []
+    assert wants(made, explained, now_ns=0, memory_to_fraction_ratio_nano=HALF) == []
 
 
 def test_a_slice_that_is_named_is_taken_where_it_is_shared_and_never_looked_for() -> None:
@@ -235,11 +235,7 @@ def test_where_a_pod_has_a_slice_by_annotation_no_slice_is_given(wanted: Pod) ->
 
 @pytest.mark.parametrize(
     "other",
-    [
-        legacy(scheduler="default-scheduler"),
-        legacy(extended={SLICE: "1"}),
-        pod("old", bound_to="n1", phase="Running"),
-    ],
+    [legacy(scheduler="default-scheduler"), legacy(extended={SLICE: "1"}), pod("old", bound_to="n1", phase="Running")],
     ids=["not ours", "by resources as well", "none"],
 )
 def test_a_pod_without_a_slice_by_annotation_takes_what_it_asks(other: Pod) -> None:

@@ -27,7 +27,7 @@ def _world(seed: int) -> Cluster:
 
 
 def _new(made: Cluster) -> Snapshot:
-    """What is decided on, with a backlog of its own in which all are awake."""
+    """What is decided on, with a scheduling queue of its own in which all are awake."""
     return filed(made.snapshot(), now_ns=0)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert.volumes import attachment_record
-from scheduler.core.filters.pod_terms import takes
+from scheduler.core.filters.pod_rule import takes
 from scheduler.core.model.pod_class import Domains
 from scheduler.core.model.records import PodRecord
 from tests.scheduler.core.objects import attachment, bound, changed, claim, cluster, csi_node, feed, node, pod, volume

@@ -19,7 +19,7 @@ from scheduler.core.decide.single_pods import decide_alone
 from scheduler.core.decide.snapshot import Snapshot, obstacle
 from scheduler.core.model.plan import Entry, Explain, Retire, placements
 from scheduler.core.queues.use import allocatable, held
-from scheduler.core.scheduling_queue.effects import Notes
+from scheduler.core.scheduling_queue.effects import Effects
 from scheduler.core.scheduling_queue.queue import SchedulingQueue
 from tests.scheduler.core.objects import changed, node, pod, pod_group, queue
 from tests.scheduler.core.stories.test_machine import Scheduling
@@ -179,7 +179,7 @@ class Teams(Scheduling):
         plan = cluster.decide(now_ns)
         if plan.wake_at_ns == now_ns or not all(isinstance(entry, Explain) for entry in plan.entries):
             return  # what is placed now is charged, and wakes others or not when that is known
-        backlog = self.world.recorded.backlog
+        scheduling_queue = self.world.recorded.scheduling_queue
         if any(isinstance(entry, Retire) for entry in plan.entries) or self.world.recorded.commits.flights():
             return  # room is kept for who waits for a device, or for the minimum of his gang
         snapshot = self.world.recorded.snapshot()
@@ -187,7 +187,7 @@ class Teams(Scheduling):
             if not record.pod_group:
                 entries = _alone(snapshot, record.uid, now_ns)
                 assert entries == [], f"pod {record.name} waits, and may start"
-        for key in sorted(backlog.gangs()):
+        for key in sorted(scheduling_queue.gangs()):
             assert _of_gang(snapshot, key, now_ns) == [], f"gang {key} waits, and may start"
 
     @invariant()
@@ -208,7 +208,7 @@ _CHANGING = {names.QUEUE_LABEL, names.PREEMPTIBILITY_LABEL}
 def _fresh(snapshot: Snapshot, now_ns: int) -> Attempts:
     """Tries of one who is decided on alone, by a decision that remembers nothing."""
     allowance = Allowance(namespaces=1, most=10**9)
-    return Attempts(snapshot, now_ns, LIMITS, allowance, Notes(SchedulingQueue(snapshot.ledger)))
+    return Attempts(snapshot, now_ns, LIMITS, allowance, Effects(SchedulingQueue(snapshot.ledger)))
 
 
 def _alone(snapshot: Snapshot, uid: str, now_ns: int) -> list[Entry]:
@@ -223,11 +223,11 @@ def _alone(snapshot: Snapshot, uid: str, now_ns: int) -> list[Entry]:
 
 def _of_gang(snapshot: Snapshot, key: tuple[str, str], now_ns: int) -> list[Entry]:
     entries: list[Entry] = []
-    whole = whole_gang(snapshot.backlog.gang(key), _fresh(snapshot, now_ns), entries)
+    whole = whole_gang(snapshot.scheduling_queue.gang(key), _fresh(snapshot, now_ns), entries)
     while whole is not None and whole.decide():
         pass
     return entries
 
 
-Teams.TestCase.settings = settings(max_examples=examples(12), stateful_step_count=12, deadline=None)
+Teams.TestCase.settings = settings(max_examples=examples(5), stateful_step_count=12, deadline=None)
 TestTeams = Teams.TestCase

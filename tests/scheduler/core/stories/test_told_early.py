@@ -14,17 +14,17 @@ from wire import names
 from wire.core import ContainerState, ContainerStatus, Pod
 
 HALF = NANO // 2
-WITNESSED = {names.WITNESS: names.WITNESS_KUBELET}
+DEVICE_REPORTS = {names.DEVICE_REPORTER: names.REPORTER_KUBELET}
 PULLING = ContainerStatus(name="main", state=ContainerState(waiting={"reason": "ImagePullBackOff"}))
 CRASHED = msgspec.structs.replace(
     PULLING, restart_count=1, state=ContainerState(waiting={"reason": "CrashLoopBackOff"})
 )
 
 
-def held(status: ContainerStatus, *, phase: str = "Pending", is_witnessed: bool = True, **fields: Any) -> Pod:
+def held(status: ContainerStatus, *, phase: str = "Pending", is_reported: bool = True, **fields: Any) -> Pod:
     """A reservation of node n whose only container is as told."""
     made = reservation("g", "n", **{"uid": "r", "uuid": "GPU-1", "mem_mib": 81920, **fields}, phase=phase)
-    annotations = {**(made.metadata.annotations or {}), **(WITNESSED if is_witnessed else {})}
+    annotations = {**(made.metadata.annotations or {}), **(DEVICE_REPORTS if is_reported else {})}
     state = msgspec.structs.replace(made.status, container_statuses=[status])
     return changed(msgspec.structs.replace(made, status=state), annotations=annotations)
 
@@ -42,7 +42,7 @@ def where(made: Cluster) -> dict[str, str]:
     ("one", "expected"),
     [
         (held(PULLING, book={"uid-old": HALF}), "Join"),
-        (held(PULLING, book={"uid-old": HALF}, is_witnessed=False), "Attempt"),
+        (held(PULLING, book={"uid-old": HALF}, is_reported=False), "Attempt"),
         (held(CRASHED, book={"uid-old": HALF}, phase="Running"), "Attempt"),
     ],
     ids=["named by kubelet", "named by nobody", "its process failed"],
@@ -52,11 +52,11 @@ def test_a_further_share_joins_a_device_that_kubelet_named(one: Pod, expected: s
     assert where(made) == {"new": expected}
 
 
-@pytest.mark.parametrize("is_witnessed", [True, False])
-def test_an_idle_one_makes_room_for_a_whole_gpu_once_its_device_is_known(is_witnessed: bool) -> None:
-    made = cluster(node("n", gpus=1), held(PULLING, is_witnessed=is_witnessed), pod("whole", gpus=1))
+@pytest.mark.parametrize("is_reported", [True, False])
+def test_an_idle_one_makes_room_for_a_whole_gpu_once_its_device_is_known(is_reported: bool) -> None:
+    made = cluster(node("n", gpus=1), held(PULLING, is_reported=is_reported), pod("whole", gpus=1))
     retired = [entry for entry in made.decide(0).entries if isinstance(entry, Retire)]
-    assert bool(retired) is is_witnessed
+    assert bool(retired) is is_reported
 
 
 def test_kubelets_word_is_an_answer_of_its_node() -> None:
@@ -64,7 +64,7 @@ def test_kubelets_word_is_an_answer_of_its_node() -> None:
     plan = made.decide(0)
     assert [type(entry) for entry in plan.entries] == [Attempt, Hold]
     commit(made, plan)
-    feed(made, held(PULLING, uuid="", is_witnessed=False, book={"uid-p1": HALF}))
+    feed(made, held(PULLING, uuid="", is_reported=False, book={"uid-p1": HALF}))
     # It did not begin to pull: nothing is heard of it.
     silent = reservation("g", "n", uid="r", uuid="", book={"uid-p1": HALF}, phase="Pending")
     feed(made, changed(silent))

@@ -26,28 +26,6 @@ async def running(on: Stage) -> None:
     assert await on.phase("p") == "Running"
 
 
-@pytest.mark.parametrize(
-    ("fault", "status", "goes"),
-    [
-        (EvictionsRefused(at_s=30, for_s=10), 429, False),
-        (EvictionsRefused(at_s=30, for_s=10, user="binder"), 201, True),
-        (EvictionsFail(at_s=30, for_s=10), 500, False),
-        (EvictionsFail(at_s=30, for_s=10, done_per_mille=1000), 500, True),
-    ],
-)
-async def test_evictions_are_refused_for_a_time_and_nothing_else_is(fault: Timed, status: int, goes: bool) -> None:
-    async with stage() as on:
-        await running(on)
-        on.strike(fault)
-        await on.until(31)
-        assert await evicted(on) == status
-        assert (await on.request("scheduler", name="anything")).status == 201
-        await on.until(39)
-        assert await is_there(on) is not goes
-        await on.until(41)
-        assert await evicted(on) == (404 if goes else 201)
-
-
 async def test_evictions_take_their_time_there_and_back() -> None:
     async with stage() as on:
         await running(on)
@@ -89,3 +67,25 @@ async def test_a_finalizer_that_a_restored_etcd_brings_back_is_taken_off() -> No
         assert (await on.read("p")).metadata.finalizers == [KEEPS]
         await on.until(60)
         assert not (await on.read("p")).metadata.finalizers
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "goes"),
+    [
+        (EvictionsRefused(at_s=30, for_s=10), 429, False),
+        (EvictionsRefused(at_s=30, for_s=10, user="binder"), 201, True),
+        (EvictionsFail(at_s=30, for_s=10), 500, False),
+        (EvictionsFail(at_s=30, for_s=10, done_per_mille=1000), 500, True),
+    ],
+)
+async def test_evictions_are_refused_for_a_time_and_nothing_else_is(fault: Timed, status: int, goes: bool) -> None:
+    async with stage() as on:
+        await running(on)
+        on.strike(fault)
+        await on.until(31)
+        assert await evicted(on) == status
+        assert (await on.request("scheduler", name="anything")).status == 201
+        await on.until(39)
+        assert await is_there(on) is not goes
+        await on.until(41)
+        assert await evicted(on) == (404 if goes else 201)

@@ -12,7 +12,15 @@ import pytest
 from simulator.nodes import shape
 from tests.verification.hostile.faults.grounds import stage
 from verification.hostile.faults.drawing import draw
-from verification.hostile.faults.kinds import KINDS, OF_AGENTS, OF_CARVING, OF_CLAIMS, OF_ROOM, Fault, unpromised
+from verification.hostile.faults.kinds import (
+    KINDS,
+    OF_AGENTS,
+    OF_CLAIMS,
+    OF_PARTITIONING,
+    OF_PREEMPTION,
+    Fault,
+    unpromised,
+)
 
 pytestmark = pytest.mark.thorough
 
@@ -38,11 +46,11 @@ def test_the_names_are_those_that_the_plan_speaks_of() -> None:
         *("node-replaced", "kubelet-forgets", "namespace-deleted", "reservations-deleted", "lease-deleted"),
         *("list-expired", "server-lags", "etcd-restored", "etcd-restored-live"),
         *("evictions-refused", "evictions-fail", "evictions-slow", "evictions-two-budgets", "victim-stays"),
-        *("holder-goes", "queue-vanishes", "room-conflict", "room-deleted"),
+        *("nominee-goes", "queue-vanishes", "nomination-conflict", "nominations-deleted"),
         *("claim-controller-down", "provisioner-down", "provisioning-fails", "provisioning-slow"),
         *("devices-vanish", "devices-renewed", "devices-tainted", "claims-remade", "rival-allocates"),
         *("claim-writes", "crash-at-claims", "claims-unheard"),
-        *("carver-crashes", "carver-down", "mig-driver-fails", "mig-driver-slow", "kubelet-restarts"),
+        *("partitioner-crashes", "partitioner-down", "mig-driver-fails", "mig-driver-slow", "kubelet-restarts"),
         *("slices-grabbed", "gpu-nodes-late", "gpu-nodes-unheard", "gpu-nodes-meddled"),
     }
 
@@ -85,14 +93,14 @@ def test_most_runs_have_a_few_kinds_and_some_have_everything() -> None:
 
 @pytest.mark.parametrize("preemption", [False, True])
 def test_faults_of_evictions_are_drawn_where_room_is_made(preemption: bool) -> None:
-    kinds = {fault.kind for seed in range(200) for fault in drawn(seed, about=[OF_ROOM] if preemption else [])}
-    assert kinds & OF_ROOM == (OF_ROOM if preemption else set())
-    assert kinds | OF_ROOM == set(KINDS) - OF_AGENTS - OF_CLAIMS - OF_CARVING
+    kinds = {fault.kind for seed in range(200) for fault in drawn(seed, about=[OF_PREEMPTION] if preemption else [])}
+    assert kinds & OF_PREEMPTION == (OF_PREEMPTION if preemption else set())
+    assert kinds | OF_PREEMPTION == set(KINDS) - OF_AGENTS - OF_CLAIMS - OF_PARTITIONING
 
 
 def test_faults_of_agents_are_drawn_where_there_are_some() -> None:
     kinds = {fault.kind for seed in range(200) for fault in drawn(seed, about=[OF_AGENTS])}
-    assert kinds == set(KINDS) - OF_ROOM - OF_CLAIMS - OF_CARVING
+    assert kinds == set(KINDS) - OF_PREEMPTION - OF_CLAIMS - OF_PARTITIONING
 
 
 def test_where_users_have_claims_there_is_a_fault_of_claims() -> None:
@@ -103,9 +111,9 @@ def test_where_users_have_claims_there_is_a_fault_of_claims() -> None:
 
 
 def test_where_agents_make_slices_there_is_a_fault_of_that() -> None:
-    chosen = [{fault.kind for fault in drawn(seed, about=[OF_CARVING])} for seed in range(200)]
-    assert all(kinds & OF_CARVING for kinds in chosen)
-    assert set().union(*chosen) >= OF_CARVING
+    chosen = [{fault.kind for fault in drawn(seed, about=[OF_PARTITIONING])} for seed in range(200)]
+    assert all(kinds & OF_PARTITIONING for kinds in chosen)
+    assert set().union(*chosen) >= OF_PARTITIONING
 
 
 def test_faults_name_only_what_is_there() -> None:

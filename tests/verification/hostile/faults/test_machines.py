@@ -37,7 +37,7 @@ async def test_pods_that_are_still_bound_to_a_replaced_machine_find_none_of_thei
         before = (await on.node()).metadata.uid
         await on.pod("p", gpu_fraction="0.5")
         await on.until(10)
-        seen = set(on.world.nodes.witness.running[-1].devices)
+        seen = set(on.world.nodes.ground_truth.running[-1].devices)
         assert seen < uuids(on)
         on.strike(NodeReplaced(at_s=10, for_s=20, node="node-0", cards_mib=(81920,)))
         await on.until(31)
@@ -56,7 +56,7 @@ async def test_a_kubelet_without_its_checkpoint_gives_out_again_what_its_contain
         (held,) = manager.pods
         on.strike(KubeletForgets(at_s=10, for_s=1, node="node-0"))
         await on.until(12)
-        assert (manager.pods, len(on.world.nodes.witness.running), await on.phase("p")) == (set(), 1, "Running")
+        assert (manager.pods, len(on.world.nodes.ground_truth.running), await on.phase("p")) == (set(), 1, "Running")
         on.world.nodes["node-0"].kill(held)
         await on.until(30)
         assert (manager.pods, await on.phase("p")) == ({held}, "Running")

@@ -19,14 +19,14 @@ from tests.simulator.mig.stage import Stage as Sliced
 from verification.hostile.faults.ground import Ground, Timed
 from verification.hostile.faults.mig import (
     NAMESPACE,
-    CarverCrashes,
-    CarverDown,
     DriverFails,
     DriverSlow,
     GpuNodesLate,
     GpuNodesMeddled,
     GpuNodesUnheard,
     KubeletRestarts,
+    PartitionerCrashes,
+    PartitionerDown,
     SlicesGrabbed,
 )
 from verification.hostile.faults.nodes import NodeReplaced
@@ -54,7 +54,7 @@ async def struck(fault: Timed, *slices: str, **more: Any) -> AsyncIterator[Struc
 
 @pytest.mark.parametrize(("moment", "left"), [("before", 1), ("after", 1)])
 async def test_an_agent_that_is_killed_at_a_change_does_no_other_until_it_is_back(moment: Moment, left: int) -> None:
-    fault = CarverCrashes(at_s=0, for_s=60, node=NODE, nth=1, moment=moment, pause_s=20)
+    fault = PartitionerCrashes(at_s=0, for_s=60, node=NODE, nth=1, moment=moment, pause_s=20)
     async with struck(fault, *TWO) as on:
         await on.sliced.pod("large", "7g.80gb")
         assert await on.sliced.until(lambda: on.sliced.node.agent is None)
@@ -65,7 +65,7 @@ async def test_an_agent_that_is_killed_at_a_change_does_no_other_until_it_is_bac
 
 
 async def test_an_agent_may_be_killed_at_once() -> None:
-    fault = CarverCrashes(at_s=0, for_s=60, node=NODE, nth=0, moment="before", pause_s=5)
+    fault = PartitionerCrashes(at_s=0, for_s=60, node=NODE, nth=0, moment="before", pause_s=5)
     async with struck(fault, *TWO) as on:
         await anyio.sleep(1)
         assert on.sliced.node.agent is None
@@ -74,7 +74,7 @@ async def test_an_agent_may_be_killed_at_once() -> None:
 
 
 async def test_what_is_asked_of_an_agent_that_is_down_is_withdrawn_by_the_scheduler() -> None:
-    async with struck(CarverDown(at_s=0, for_s=100, node=NODE)) as on:
+    async with struck(PartitionerDown(at_s=0, for_s=100, node=NODE)) as on:
         await on.sliced.pod("large", "7g.80gb")
         asked = [bool((await on.ground.api.get(GPU_NODES, NODE)).spec.mig)]
         for _ in range(60):
@@ -90,7 +90,7 @@ async def test_a_driver_that_fails_leaves_the_slices_and_the_attempt_has_failed(
     async with struck(fault, *TWO) as on:
         await on.sliced.pod("large", "7g.80gb")
         with anyio.fail_after(30):
-            while await on.sliced.carving() != "failed":  # noqa: ASYNC110 - what it waits for is on the server
+            while await on.sliced.partitioning() != "failed":  # noqa: ASYNC110 - what it waits for is on the server
                 await anyio.sleep(0.5)
         assert on.sliced.spots == list(TWO)
         await anyio.sleep(200)
@@ -105,15 +105,6 @@ async def test_a_slow_driver_is_waited_for() -> None:
             await on.sliced.node.driver.make(card, spot("1g.10gb@0"))
         await anyio.sleep(20)
         assert on.sliced.spots == ["1g.10gb@0"]
-
-
-async def test_a_kubelet_that_restarts_is_another_one_each_time() -> None:
-    async with struck(KubeletRestarts(at_s=0, for_s=20, node=NODE, every_s=5.0, blind_s=2.0), "1g.10gb@0") as on:
-        lives = set()
-        for _ in range(30):
-            lives.add(on.sliced.node.side.life())
-            await anyio.sleep(1)
-        assert len(lives) >= 4
 
 
 async def test_whenever_a_slice_is_about_to_go_a_pod_comes_for_it_and_goes_at_the_end() -> None:
@@ -132,7 +123,7 @@ async def test_reports_of_gpu_nodes_come_late() -> None:
         since_s = anyio.current_time()
         await on.sliced.pod("large", "7g.80gb")
         assert await on.sliced.until(lambda: on.sliced.spots == ["7g.80gb@0"])
-        while await on.sliced.carving() != "done":  # noqa: ASYNC110 - what it waits for is on the server
+        while await on.sliced.partitioning() != "done":  # noqa: ASYNC110 - what it waits for is on the server
             await anyio.sleep(0.5)
         assert anyio.current_time() - since_s > 8.0
 
@@ -156,6 +147,15 @@ async def test_what_is_asked_is_taken_back_and_asked_again(how: Any) -> None:
         assert await on.sliced.phase("large") == "Running"
 
 
+async def test_a_kubelet_that_restarts_is_another_one_each_time() -> None:
+    async with struck(KubeletRestarts(at_s=0, for_s=20, node=NODE, every_s=5.0, blind_s=2.0), "1g.10gb@0") as on:
+        lives = set()
+        for _ in range(30):
+            lives.add(on.sliced.node.side.life())
+            await anyio.sleep(1)
+        assert len(lives) >= 4
+
+
 async def test_a_machine_with_gpus_in_mig_mode_is_not_replaced() -> None:
     async with struck(NodeReplaced(at_s=0, for_s=5, node=NODE, cards_mib=(1000,)), *TWO) as on:
         await anyio.sleep(20)
@@ -163,6 +163,6 @@ async def test_a_machine_with_gpus_in_mig_mode_is_not_replaced() -> None:
 
 
 async def test_on_a_node_without_such_an_agent_nothing_happens() -> None:
-    async with struck(CarverDown(at_s=0, for_s=5, node="node-9"), *TWO) as on:
+    async with struck(PartitionerDown(at_s=0, for_s=5, node="node-9"), *TWO) as on:
         await anyio.sleep(3)
         assert on.sliced.node.agent is not None

@@ -12,8 +12,6 @@ from tests.verification.hostile.faults.grounds import stage
 from verification.hostile.faults.objects import LeaseDeleted, NamespaceDeleted, ReservationsDeleted
 from wire import names
 
-LEASE = LeaseSettings(duration_s=60, renew_deadline_s=45.0, retry_s=20.0, poll_s=15.0)
-
 
 async def test_with_its_namespace_a_pod_and_its_reservation_go_and_meanwhile_nothing_comes() -> None:
     async with stage(kubelet=KubeletSettings(stop_s=5.0)) as on:
@@ -45,6 +43,9 @@ async def test_the_reservations_namespace_goes_and_is_installed_again() -> None:
         await on.pod("q", gpu_fraction="0.5")
         await on.until(120)
         assert await on.phase("q") == "Running"
+
+
+LEASE = LeaseSettings(duration_s=60, renew_deadline_s=45.0, retry_s=20.0, poll_s=15.0)
 
 
 async def test_a_lease_goes_again_and_again_and_somebody_leads_in_the_end() -> None:

@@ -47,11 +47,6 @@ async def writes_of_a_first_share(fault: Timed | None = None, *, seconds: float 
         return writes
 
 
-async def test_a_first_share_takes_the_binder_three_writes() -> None:
-    made = (await writes_of_a_first_share()).kinds
-    assert made == [("create", "pods"), ("create", "binding"), ("delete", "bindrequests")]
-
-
 @pytest.mark.parametrize("nth", [1, 2, 3])
 async def test_before_a_request_means_that_the_server_never_sees_it(nth: int) -> None:
     fault = Crash(at_s=0, for_s=50, component="binder", nth=nth, moment="before", pause_s=10)
@@ -60,6 +55,7 @@ async def test_before_a_request_means_that_the_server_never_sees_it(nth: int) ->
     assert made[nth - 1][0] >= 11
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("nth", [1, 2, 3])
 async def test_after_a_request_means_that_it_was_carried_out(nth: int) -> None:
     fault = Crash(at_s=0, for_s=50, component="binder", nth=nth, moment="after", pause_s=10)
@@ -73,28 +69,6 @@ async def test_a_request_in_flight_lands_when_its_sender_is_dead_or_another() ->
     bindings = [at_s for at_s, _, what in made if what == "binding"]
     struck_at_s = next(at_s for at_s, _, what in made if what == "pods")
     assert any(at_s > struck_at_s + 8 for at_s in bindings)
-
-
-@pytest.mark.parametrize(("writes_only", "at_once"), [(False, True), (True, False)])
-async def test_reads_count_only_if_they_are_meant_to(writes_only: bool, at_once: bool) -> None:
-    async with stage() as on:
-        await on.until(1)
-        on.strike(Crash(at_s=1, for_s=50, component="scheduler", nth=1, writes_only=writes_only, pause_s=30))
-        await on.until(2)
-        on.world.server.cut_watches()
-        await on.until(6)
-        assert on.world.scheduler.is_running is not at_once
-
-
-async def test_a_crash_at_once_needs_no_request() -> None:
-    async with stage() as on:
-        on.strike(Crash(at_s=3, for_s=10, component="scheduler", pause_s=4))
-        await on.until(2.9)
-        lives = [on.world.scheduler.is_running]
-        for at_s in (3.1, 6.9, 8):
-            await on.until(at_s)
-            lives.append(on.world.scheduler.is_running)
-        assert lives == [True, False, False, True]
 
 
 async def test_without_so_many_requests_in_time_nothing_happens() -> None:
@@ -126,6 +100,33 @@ async def test_a_crash_may_hit_while_the_component_starts() -> None:
         await on.until(30)
         assert on.world.scheduler.is_running
         assert on.world.scheduler.incarnations >= 2
+
+
+async def test_a_first_share_takes_the_binder_three_writes() -> None:
+    made = (await writes_of_a_first_share()).kinds
+    assert made == [("create", "pods"), ("create", "binding"), ("delete", "bindrequests")]
+
+
+@pytest.mark.parametrize(("writes_only", "at_once"), [(False, True), (True, False)])
+async def test_reads_count_only_if_they_are_meant_to(writes_only: bool, at_once: bool) -> None:
+    async with stage() as on:
+        await on.until(1)
+        on.strike(Crash(at_s=1, for_s=50, component="scheduler", nth=1, writes_only=writes_only, pause_s=30))
+        await on.until(2)
+        on.world.server.cut_watches()
+        await on.until(6)
+        assert on.world.scheduler.is_running is not at_once
+
+
+async def test_a_crash_at_once_needs_no_request() -> None:
+    async with stage() as on:
+        on.strike(Crash(at_s=3, for_s=10, component="scheduler", pause_s=4))
+        await on.until(2.9)
+        lives = [on.world.scheduler.is_running]
+        for at_s in (3.1, 6.9, 8):
+            await on.until(at_s)
+            lives.append(on.world.scheduler.is_running)
+        assert lives == [True, False, False, True]
 
 
 @pytest.mark.parametrize("kind", [Pause, CutOff])

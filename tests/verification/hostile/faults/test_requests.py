@@ -82,16 +82,6 @@ async def test_a_server_error_tells_nothing_about_the_write(done_per_mille: int,
         assert await on.exists() is done
 
 
-async def test_a_watch_is_refused_as_expired() -> None:
-    async with stage() as on:
-        on.strike(Expired(at_s=0, for_s=10, user="binder"))
-        await on.until(1)
-        heard = Heard()
-        await listen(on, heard)
-        assert heard.lines == [(1, "410", "")]
-        assert (await on.request("binder")).status == 201
-
-
 @pytest.mark.parametrize(("outcome", "at_6_s", "at_9_s"), [("done", 1, 1), ("not-done", 0, 0), ("later", 0, 1)])
 @pytest.mark.parametrize(("kind", "error", "after_s"), [(TimeOuts, Timeout, 2.0), (Resets, Unreachable, 0.0)])
 async def test_what_became_of_a_write_is_not_told(
@@ -150,3 +140,13 @@ async def test_users_and_the_checker_are_spared_when_everybody_is_struck() -> No
             *(201, 201),
             *(500, 500),
         ]
+
+
+async def test_a_watch_is_refused_as_expired() -> None:
+    async with stage() as on:
+        on.strike(Expired(at_s=0, for_s=10, user="binder"))
+        await on.until(1)
+        heard = Heard()
+        await listen(on, heard)
+        assert heard.lines == [(1, "410", "")]
+        assert (await on.request("binder")).status == 201

@@ -20,7 +20,7 @@ def there(on: Stage) -> set[str]:
 
 def runs(on: Stage) -> set[str]:
     """Names of users' pods that run on machines."""
-    return {r.pod.split("/")[1] for r in on.world.nodes.witness.running if r.pod.startswith(NAMESPACE)}
+    return {r.pod.split("/")[1] for r in on.world.nodes.ground_truth.running if r.pod.startswith(NAMESPACE)}
 
 
 async def undone(on: Stage) -> None:
@@ -104,7 +104,7 @@ async def test_components_wait_for_a_machine_that_ended_what_the_snapshot_has_an
         await on.until(21)
         await on.world.api.delete(PODS, "goes", namespace=NAMESPACE)
         await on.until(39)
-        assert on.world.nodes.witness.running == ()
+        assert on.world.nodes.ground_truth.running == ()
         kubelet.freeze()
         await on.until(50)
         assert (there(on), await on.phase("goes"), runs(on)) == ({"goes"}, "Running", set())
