@@ -104,7 +104,7 @@ async def _neighbours(plane: ControlPlane, grouping: Deployment, name: str) -> A
         try:
             yield made
         finally:
-            await made.team.end_jobs()
+            await made.team.end_owners()
             plane.rest().call("DELETE", f"/api/v1/namespaces/{intruder}")
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -57,12 +58,20 @@ def test_after_its_keeper_was_killed_the_cluster_is_gone_and_another_can_come(co
     assert command("up").returncode == 0
     killed = state.describe()
     assert killed is not None
-    os.kill(killed.pid, signal.SIGKILL)
+    _kill(killed.pid)
     assert command("up").returncode == 0
     fresh = state.describe()
-    assert fresh is not None
+    assert fresh is not None, state.log.read_text()
     assert fresh.pid != killed.pid
     assert fresh.url != killed.url
+
+
+def _kill(pid: int) -> None:
+    """Kill a process, and wait until it has ended: until then it holds its locks."""
+    handle = os.pidfd_open(pid)
+    os.kill(pid, signal.SIGKILL)
+    select.select([handle], [], [])
+    os.close(handle)
 
 
 def test_a_control_plane_that_runs_is_not_started_twice(control_plane: ControlPlane) -> None:

@@ -34,9 +34,9 @@ Pod = dict[str, Any]
 #: How long something may take whose time is not what a test is about: a busy machine is no failure.
 PATIENCE_S = 180.0
 #: A share whose pod went unseen is kept for up to three minutes (sharing/entries.py), and its reservation with it.
-_EMPTY_WITHIN_S = 240.0
+EMPTY_WITHIN_S = 240.0
 #: After a test that failed.
-_AFTER_FAILURE_S = 20.0
+AFTER_FAILURE_S = 20.0
 T = TypeVar("T")
 
 #: Machines that start containers quickly, so that tests wait for Moorage and not for them.
@@ -137,7 +137,7 @@ class Scene:
 
         return await eventually(said, f"pod {name} to say {text!r}", within_s=within_s)
 
-    async def empty(self, *, within_s: float = _EMPTY_WITHIN_S) -> None:
+    async def empty(self, *, within_s: float = EMPTY_WITHIN_S) -> None:
         """Delete all pods and wait until they, and the reservations of the scene's nodes, are gone."""
         for name in await self.pods():
             with contextlib.suppress(client.ApiException):  # it may have ended meanwhile
@@ -239,7 +239,7 @@ async def scene(
                     yield made
                 except BaseException:
                     with contextlib.suppress(AssertionError):  # it would hide what failed first
-                        await made.empty(within_s=_AFTER_FAILURE_S)
+                        await made.empty(within_s=AFTER_FAILURE_S)
                     raise
                 if is_emptied:
                     await made.empty()

@@ -106,11 +106,16 @@ class Workloads:
         }[kind]
         await delete(name, self.on.namespace, propagation_policy="Background")
 
-    async def end_jobs(self) -> None:
-        """Delete all Jobs, which would make their pods anew."""
-        jobs = client.BatchV1Api(self.on.core.api_client)
-        for found in (await jobs.list_namespaced_job(self.on.namespace)).items:
-            await self.end_job(found.metadata.name)
+    async def end_owners(self) -> None:
+        """Delete all Jobs, Deployments, ReplicaSets and StatefulSets, which would make their pods anew."""
+        jobs, apps = client.BatchV1Api(self.on.core.api_client), client.AppsV1Api(self.on.core.api_client)
+        for delete in (
+            jobs.delete_collection_namespaced_job,
+            apps.delete_collection_namespaced_deployment,
+            apps.delete_collection_namespaced_replica_set,
+            apps.delete_collection_namespaced_stateful_set,
+        ):
+            await delete(self.on.namespace, propagation_policy="Background")
 
 
 def reference(of: Mapping[str, Any]) -> dict[str, str]:

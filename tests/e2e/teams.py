@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Final
 
-from tests.e2e.cluster import PATIENCE_S, Pod, Scene, eventually, pod, scene
+from tests.e2e.cluster import AFTER_FAILURE_S, EMPTY_WITHIN_S, PATIENCE_S, Pod, Scene, eventually, pod, scene
 from tests.e2e.grouped import Workloads
 from tests.e2e.shown import total
 from tests.e2e.workloads import Json
@@ -61,8 +62,10 @@ class Teams(Workloads):
 
         await eventually(is_known, f"the scheduler to know of {queue}", within_s=PATIENCE_S)
 
-    async def remove_all(self) -> None:
-        """Delete the queues of the scene, children first."""
+    async def end(self, *, within_s: float = EMPTY_WITHIN_S) -> None:
+        """Delete the scene's workloads and wait until they are gone; then its queues, children first."""
+        await self.end_owners()
+        await self.on.empty(within_s=within_s)
         while mine := [
             each for each in await self._queues() if each["metadata"]["name"].startswith(self.name("x")[:-1])
         ]:
@@ -141,10 +144,11 @@ async def teams(
         made = Teams(on, moorage)
         try:
             yield made
-        finally:
-            await made.end_jobs()
-            await on.empty()
-            await made.remove_all()
+        except BaseException:
+            with contextlib.suppress(AssertionError):  # it would hide what failed first
+                await made.end(within_s=AFTER_FAILURE_S)
+            raise
+        await made.end()
 
 
 def _resources(quota: float = 0, limit: float = -1, weight: float = 1) -> Json:

@@ -54,7 +54,7 @@ async def torn(grouping_plane: ControlPlane, grouping: Deployment) -> AsyncItera
         jobs = [await made.make(owner("batch/v1", "Job", name, _SUSPENDED)) for name in ("one", "two")]
         await on.create(share("torn", "0.5", ownerReferences=[reference(each) for each in jobs]))
         yield made
-        await made.end_jobs()
+        await made.end_owners()
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def set_workloads(grouping_plane: ControlPlane, grouping: Deployment, torn: Work
             try:
                 yield made
             finally:
-                await made.end_jobs()
+                await made.end_owners()
 
     return make
 

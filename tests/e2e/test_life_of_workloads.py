@@ -124,10 +124,7 @@ async def life(plane: ControlPlane, namespace: str) -> AsyncIterator[Life]:
         try:
             yield made
         finally:
-            await made.end_jobs()
-            for kind in ("Deployment", "ReplicaSet", "StatefulSet"):
-                with contextlib.suppress(client.ApiException):
-                    await made.end_set(kind, "w")
+            await made.end_owners()
 
 
 async def a_stateful_set_is_scaled_below_its_minimum_and_up_again(at: Life) -> None:

@@ -54,7 +54,7 @@ async def at(plane: ControlPlane, namespace: str, shape: str) -> AsyncIterator[W
         try:
             yield made
         finally:
-            await made.end_jobs()
+            await made.end_owners()
 
 
 def jobset(*jobs: Json, **annotations: str) -> Json:
