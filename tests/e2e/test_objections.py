@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import anyio
 import pytest
 
-from tests.e2e.cluster import PATIENCE_S, Pod, eventually, pod
+from tests.e2e.cluster import PATIENCE_S, Pod, eventually, pod, scheduled_message
 from tests.e2e.teams import SetTeams, Teams, teams
 from tests.e2e.workloads import Json
 from tools.cluster.deployment import ADMISSION, BINDER, SCHEDULER, Deployment, Options
@@ -75,6 +75,14 @@ async def test_no_pod_is_moved_for_a_queue_above_its_share(set_teams: SetTeams) 
         mine = {name: each["metadata"]["uid"] for name, each in pods.items() if name.startswith("mid-")}
         assert sorted(pods[name]["spec"]["nodeName"] for name in mine) == nodes[2:]
         await _set_of(at, "more", "mid", 4, nodeSelector={"example.com/hall": "two"})
+
+        async def more_wait() -> bool | None:
+            waiting = [
+                scheduled_message(each) for name, each in (await at.on.pods()).items() if name.startswith("more-")
+            ]
+            return len([said for said in waiting if said]) == 4 or None
+
+        await eventually(more_wait, "all four to wait, before which the queue asks for no more", within_s=PATIENCE_S)
         await at.on.create(at.of("pre", pod("late", gpus=2)))
         await at.on.says("late", "The best node lacks 1 GPU(s)")
         await anyio.sleep(10)
