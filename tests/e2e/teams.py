@@ -62,7 +62,7 @@ class Teams(Workloads):
 
         await eventually(is_known, f"the scheduler to know of {queue}", within_s=PATIENCE_S)
 
-    async def end(self, *, within_s: float = EMPTY_WITHIN_S) -> None:
+    async def take_down(self, *, within_s: float = EMPTY_WITHIN_S) -> None:
         """Delete the scene's workloads and wait until they are gone; then its queues, children first."""
         await self.end_owners()
         await self.on.empty(within_s=within_s)
@@ -146,9 +146,9 @@ async def teams(
             yield made
         except BaseException:
             with contextlib.suppress(AssertionError):  # it would hide what failed first
-                await made.end(within_s=AFTER_FAILURE_S)
+                await made.take_down(within_s=AFTER_FAILURE_S)
             raise
-        await made.end()
+        await made.take_down()
 
 
 def _resources(quota: float = 0, limit: float = -1, weight: float = 1) -> Json:
