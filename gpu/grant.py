@@ -39,22 +39,23 @@ _LONGEST: Final = 1024
 class Charged(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """The queue, whether the pod may be preempted, and the node pool whose queue it is, "" for the one without a name.
 
-    ``pool`` None: the cluster was not divided, so labels say of which one the pod is if it is divided later. The
-    priority is not repeated: the API server lets nobody change that of a pod.
+    ``pool`` None: the cluster was not divided, so labels say of which one the pod is if it is divided later.
+    ``priority``: of its PodGroup's class; None: its own, which the API server lets nobody change.
     """
 
     queue: str
     is_preemptible: bool = msgspec.field(name="preemptible")
     pool: str | None = None
+    priority: int | None = None
 
 
 _charge_decoder: Final = msgspec.json.Decoder(Charged)
 
 
 @lru_cache(maxsize=_KEPT)
-def charged(queue: str, pool: str | None, *, is_preemptible: bool) -> Charged:
+def charged(queue: str, pool: str | None, *, is_preemptible: bool, priority: int | None) -> Charged:
     """Return the one value of these fields."""
-    return Charged(intern(queue), is_preemptible, pool)
+    return Charged(intern(queue), is_preemptible, pool, priority)
 
 
 def render_charged(what: Charged | None) -> dict[str, str]:
@@ -74,7 +75,9 @@ def _parsed(text: str) -> Charged | None:
         found = _charge_decoder.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
-    return charged(found.queue, found.pool, is_preemptible=found.is_preemptible) if found.queue else None
+    if not found.queue:
+        return None
+    return charged(found.queue, found.pool, is_preemptible=found.is_preemptible, priority=found.priority)
 
 
 #: Pod garbage collection marks pods of machines that are gone so, before it deletes them by force (KEP-3329).

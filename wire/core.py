@@ -10,7 +10,7 @@ through the ``or ()`` of their users, so fields that Go may write as null are ty
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from typing_extensions import override
@@ -271,6 +271,7 @@ class PodSpec(WireStruct, frozen=True, gc=False):
     service_account_name: str = ""
     priority: int | None = None
     priority_class_name: str = ""
+    preemption_policy: str | None = None
     runtime_class_name: str | None = None
     restart_policy: str = ""
     termination_grace_period_seconds: int | None = None
@@ -495,10 +496,15 @@ class Binding(WireStruct, frozen=True, gc=False):
     target: ObjectReference = ObjectReference()
 
 
+#: A preemptionPolicy: nobody is evicted for such a pod.
+NEVER_PREEMPTS: Final = "Never"
+
+
 class PriorityClass(WireStruct, frozen=True, gc=False):
     metadata: ObjectMeta = ObjectMeta()
     value: int = 0
     global_default: bool = False
+    preemption_policy: str | None = None
 
 
 class Status(WireStruct, frozen=True, gc=False):

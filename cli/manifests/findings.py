@@ -22,7 +22,6 @@ from admission.settings import Settings as AdmissionSettings
 from admission.validate import judge_new
 from cli.manifests.lint_checks import (
     BY_CLUSTER,
-    NOT_READ_POLICY,
     Level,
     Said,
     Suspicion,
@@ -174,7 +173,6 @@ def obstacles(
         yield from _of_sets(found, pod)
         yield from _of_preferences(found, pod)
         yield from _of_names(found, beside)
-        yield from _of_policy(found)
         for claim in volumes.claims_of(pod):
             yield from _of_claim(found, claim, beside)
 
@@ -344,7 +342,7 @@ def _names_missing(queue: str, priority: str, beside: Beside) -> Iterator[Suspic
 
 
 def _said_of_others(objects: Sequence[Placed], beside: Beside) -> Iterator[Said]:
-    """Objects without version or kind, PodGroups with a queue in none of the files, PriorityClasses with a policy."""
+    """Objects without version or kind, PodGroups with a queue or a class in none of the files."""
     for placed in objects:
         if lacks := [name for name in ("apiVersion", "kind") if not placed.item.get(name)]:
             level: Level = "note" if len(lacks) > 1 else "error"
@@ -353,13 +351,6 @@ def _said_of_others(objects: Sequence[Placed], beside: Beside) -> Iterator[Said]
             queue, priority = (fields.text(placed.item, f"spec.{name}") for name in ("queue", "priorityClassName"))
             for each in _names_missing(queue, priority, beside):
                 yield said(placed, each)
-        elif placed.item.get("kind") == "PriorityClass" and placed.item.get("preemptionPolicy") == "Never":
-            yield said(placed, Suspicion("ignored", "preemptionPolicy", f'is "Never", {NOT_READ_POLICY}'))
-
-
-def _of_policy(found: FoundPod) -> Iterator[Suspicion]:
-    if found.raw["spec"].get("preemptionPolicy") == "Never":
-        yield Suspicion("ignored", "spec.preemptionPolicy", f'is "Never", {NOT_READ_POLICY}')
 
 
 def _of_sets(found: FoundPod, pod: Pod) -> Iterator[Suspicion]:

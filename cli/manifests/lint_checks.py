@@ -72,9 +72,6 @@ TIME_SLICES: Final = "time-slices"
 
 #: Codes of what is right or wrong by what a cluster has.
 BY_CLUSTER: Final = frozenset({TIME_SLICES, "queue-missing", "priority-class-missing"})
-NOT_READ_POLICY: Final = (
-    f"which is not read: to let a group wait before it evicts others, set annotation {names.PREEMPTION_DELAY}"
-)
 
 Level = Literal["error", "warning", "note"]
 

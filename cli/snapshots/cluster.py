@@ -17,6 +17,7 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.convert import owners, pod_groups, selectors, volumes
 from scheduler.core.convert.devices import device_class_record, slice_record, taint_rule_record
 from scheduler.core.convert.resource_claims import resource_claim_record
+from scheduler.core.groups.priority import priority_class_record
 from scheduler.core.model.facts import Facts
 from scheduler.core.model.settings import Settings
 from scheduler.core.preemption import nomination_record
@@ -73,6 +74,7 @@ def _facts(cluster: Cluster, room: KnownForPreemption, *, follows_taint_rules: b
         "queues": (cluster.queues.records, pod_groups.queue_record),
         "namespaces": (cluster.others.namespaces, selectors.namespace_record),
         "topologies": (cluster.topologies.of_kai, pod_groups.topology_record),
+        "priorityclasses": (cluster.priorities.classes, priority_class_record),
         "jobs": (cluster.owners.jobs, owners.job_record),
         "storageclasses": (storage.classes, volumes.storage_class_record),
         "csinodes": (attachments.limits, volumes.limits_record),

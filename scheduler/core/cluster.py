@@ -35,6 +35,7 @@ from scheduler.core.decide.decide import Decision, decide
 from scheduler.core.decide.preemption import DelayedConditions
 from scheduler.core.decide.snapshot import FindRoom, Snapshot, file_touched
 from scheduler.core.filters.registry import FILTERS, Filters
+from scheduler.core.groups.priority import GroupPriorities
 from scheduler.core.groups.quorum import Quorum, RaisedMinimums, Succeeded, quorum
 from scheduler.core.model.facts import Facts
 from scheduler.core.model.numa import NumaReport
@@ -113,6 +114,8 @@ class Cluster:
         self._pod_groups: dict[Key, PodGroupRecord] = {}
         #: Pods that other schedulers decide on; nodes that came from them a moment ago, and at which generation.
         self._elsewhere = Elsewhere(settings.pool, self._pod_groups)
+        #: The priorities of their pods.
+        self.priorities = GroupPriorities(self._pod_groups, self._priority_changed)
         self.joining: dict[str, int] = {}
         #: What is under way: the shell notes it here.
         self.commits = Commits(self._pods, settings=settings, changed=self._changed, touched=self._way_changed)
@@ -441,7 +444,7 @@ class Cluster:
         if seen.succeeded is not None and self._succeeded.put(seen.succeeded):
             self._touch_gang(seen.succeeded.namespace, seen.succeeded.pod_group)
         if not seen.has_ended:
-            self._put_pod(None if seen.record is None else self._elsewhere.seen(seen.record))
+            self._put_pod(None if seen.record is None else self.priorities.counted(self._elsewhere.seen(seen.record)))
         elif uid in self._pods.reservations:
             self._drop_pod(uid)
         else:
@@ -571,7 +574,7 @@ class Cluster:
         """The same of one that was read."""
         key = (record.namespace, record.name)
         known = self._pod_groups.get(key)
-        record = self._raised.kept(record, known)
+        record = self.priorities.judged(self._raised.kept(record, known))
         if known == record or (known and known.uid == record.uid and is_older(record.rv, known.rv)):
             return
         self._pod_groups[key] = record
@@ -584,7 +587,14 @@ class Cluster:
             self.stale.version += 1
         if known is None or (record.queue, record.is_preemptible) != (known.queue, known.is_preemptible):
             self._mark_members(key)
-        self._divide(key)
+        self._take_members_again(key, is_other_class=record.priority_class != (known.priority_class if known else ""))
+        self._touch_gang(*key)
+
+    def _priority_changed(self, group: PodGroupRecord) -> None:
+        """Its class, or what is known of that, is another."""
+        key = (group.namespace, group.name)
+        self._pod_groups[key] = self.priorities.judged(group)
+        self._take_members_again(key, is_other_class=True)
         self._touch_gang(*key)
 
     def _note_member(self, pod: PodRecord, now: PodRecord | None) -> None:
@@ -600,19 +610,20 @@ class Cluster:
 
     def remove_pod_group(self, namespace: str, name: str) -> None:
         """A PodGroup is gone; its pods wait for it."""
-        if self._pod_groups.pop((namespace, name), None) is not None:
+        gone = self._pod_groups.pop((namespace, name), None)
+        if gone is not None:
             self.commits.promises.drop(namespace, name)
             self._mark_members((namespace, name))
-            self._divide((namespace, name))
+            self._take_members_again((namespace, name), is_other_class=bool(gone.priority_class))
             self._touch_gang(namespace, name)
 
-    def _divide(self, key: Key) -> None:
-        """Take the pods of a PodGroup again: they may be another scheduler's now, or ours."""
-        if self.settings.pool is None:
+    def _take_members_again(self, key: Key, *, is_other_class: bool) -> None:
+        """Take the pods of a PodGroup again: they may be another scheduler's now, or ours; with another priority."""
+        if self.settings.pool is None and not is_other_class:
             return
         for pod in self.members(*key):
-            self._put_pod(self._elsewhere.seen_again(pod))
-        if all(pod.is_elsewhere for pod in self.members(*key)):
+            self._put_pod(self.priorities.counted(self._elsewhere.seen_again(pod)))
+        if self.settings.pool is not None and all(pod.is_elsewhere for pod in self.members(*key)):
             self.scheduling_queue.drop_gang(key)
 
     # --- hand-overs ----------------------------------------------------------------------------------------------

@@ -34,6 +34,7 @@ from kube.client.resources import (
     PERSISTENT_VOLUMES,
     POD_DISRUPTION_BUDGETS,
     PODS,
+    PRIORITY_CLASSES,
     QUEUES,
     REPLICA_SETS,
     RESOURCE_CLAIMS,
@@ -53,6 +54,7 @@ from scheduler.core.convert.numa import numa_report
 from scheduler.core.convert.pod_groups import queue_elsewhere, queue_record
 from scheduler.core.convert.resource_claims import resource_claim_record
 from scheduler.core.convert.selectors import budget_record
+from scheduler.core.groups.priority import priority_class_record
 from scheduler.core.model.devices import ResourceClaimRecord
 from scheduler.core.model.facts import Facts, Keyed
 from scheduler.core.model.quota import QueueElsewhere, QueueRecord
@@ -381,6 +383,11 @@ def secondary(cache: Cache) -> tuple[Kind[Any], ...]:
             TOPOLOGIES,
             FactSink(cache, facts.topologies.of_kai, pod_groups.topology_record),
             "gangs whose pods have to be in one domain of a Topology not read before wait",
+        ),
+        Kind(
+            PRIORITY_CLASSES,
+            FactSink(cache, facts.priorities.classes, priority_class_record),
+            "gangs whose PodGroup names a PriorityClass not read before wait",
         ),
         Kind(JOBS, FactSink(cache, facts.owners.jobs, owners.job_record), "pods of Jobs not read before wait"),
         *_storage(cache),

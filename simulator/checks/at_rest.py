@@ -53,21 +53,17 @@ class NodeReserve:
     is_told_whole: bool
     pods: list[PodFacts] = field(default_factory=list)
 
-    @property
-    def priority(self) -> int:
-        """The highest of its pods."""
-        return max(map(_priority, self.pods))
-
 
 @dataclass(slots=True)
 class NodeReserves:
     """Of one cluster, or node pool, at rest, with ``nodes``.
 
-    ``queue_of``: a pod's queue; ``is_short``: whether that is within its quotas with a pod, or with its gang.
-    ``several_decide``: several schedulers decide at once.
+    ``queue_of``: a pod's queue; ``priority_of``: its priority; ``is_short``: whether its queue is within its quotas
+    with it, or with its gang. ``several_decide``: several schedulers decide at once.
     """
 
     queue_of: Callable[[PodFacts], str]
+    priority_of: Callable[[PodFacts], int]
     is_short: Callable[[PodFacts], bool]
     nodes: Collection[str]
     several_decide: bool = False
@@ -93,7 +89,7 @@ class NodeReserves:
         if reserve.owner == owner_of(pod):
             return False
         if reserve.queue == self.queue_of(pod):
-            return _priority(pod) <= reserve.priority
+            return self.priority_of(pod) <= max(map(self.priority_of, reserve.pods))
         return not self.is_short(pod)
 
     # --- what is judged ----------------------------------------------------------------------------------------------
@@ -128,10 +124,6 @@ def owner_of(pod: PodFacts) -> str:
 
 def _told(pod: PodFacts) -> re.Match[str] | None:
     return _OWNER.fullmatch(pod.verdict.message) if pod.verdict else None
-
-
-def _priority(pod: PodFacts) -> int:
-    return int((pod.raw.get("spec") or {}).get("priority") or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +190,10 @@ class AtRest:
             missing = _missing(pod, part)
             return missing is not None and self.limits.is_short(pod, missing=missing)
 
-        reserves = NodeReserves(self.limits.queue_of, is_short, part.nodes, several_decide=self.several_decide)
+        limits = self.limits
+        reserves = NodeReserves(
+            limits.queue_of, limits.priority_of, is_short, part.nodes, several_decide=self.several_decide
+        )
         reserves.take(waiting)
         return reserves
 

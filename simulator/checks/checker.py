@@ -121,10 +121,11 @@ QUEUES: Final = "queues"
 #: ConfigMaps of the scheduler's namespace: the record of nominations is one of them.
 NOMINATIONS: Final = "nominations"
 BUDGETS: Final = "poddisruptionbudgets"
+PRIORITY_CLASSES: Final = "priorityclasses"
 #: Kinds of which the checker wants to see every version, all over the cluster.
 WATCHED: Final = (NODES, PODS, POD_GROUPS, BIND_REQUESTS, QUEUES)
 #: Those and what else it wants to see every version of.
-SHOWN: Final = (*WATCHED, NOMINATIONS, BUDGETS)
+SHOWN: Final = (*WATCHED, NOMINATIONS, BUDGETS, PRIORITY_CLASSES)
 ADDED: Final = "ADDED"
 DELETED: Final = "DELETED"
 
@@ -227,6 +228,8 @@ class Checker:
             self._bindings.chose(raw["metadata"]["uid"], (raw.get("spec") or {}).get("selectedNode", ""))
             self.nominations.request(raw, at_s, is_gone=event == DELETED)
             _keep(self._requests, raw["metadata"]["uid"], is_there=event != DELETED)
+        elif kind == PRIORITY_CLASSES:
+            self.limits.priority_class(raw, at_s, is_gone=event == DELETED)
         elif kind == BUDGETS:
             self.nominations.budget(raw, at_s, is_gone=event == DELETED)
         elif kind == NOMINATIONS:

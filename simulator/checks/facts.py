@@ -70,6 +70,7 @@ class Charged(NamedTuple):
     queue: str
     is_fixed: bool
     pool: str | None
+    priority: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +174,7 @@ class PodFacts:
         said = _json(self.annotations.get(names.CHARGED)) if self.node else None
         if not isinstance(said, dict):
             return None
-        return Charged(str(said.get("queue")), not said.get("preemptible"), said.get("pool"))
+        return Charged(str(said.get("queue")), not said.get("preemptible"), said.get("pool"), said.get("priority"))
 
     @property
     def version(self) -> int:

@@ -78,6 +78,8 @@ class Limits:
         #: Earlier versions of a pool's tree, each with the time until which it stood.
         self._older: list[tuple[float, str, QueueTree]] = []
         self._groups: dict[Key, Json] = {}
+        #: PriorityClass -> value.
+        self._classes: dict[str, int] = {}
         #: Pods of ours that are there, by UID, and those of each PodGroup.
         self._pods: dict[str, PodFacts] = {}
         self._members: dict[Key, dict[str, None]] = {}
@@ -86,7 +88,7 @@ class Limits:
         self._gone = Sums()
         #: When a pod came into a queue by other means than a binding of ours, by pool and queue.
         self._entered_s: dict[Key, float] = {}
-        #: When a pod's (UID) pool, queue or preemptibility changed last.
+        #: When a pod's (UID) pool, queue, preemptibility or priority changed last.
         self._moved_s: dict[str, float] = {}
         #: When what binds it was decided: by pod (its BindRequest), and by PodGroup (its plan).
         self._decided_s: dict[Key, float] = {}
@@ -122,10 +124,22 @@ class Limits:
         if is_planned and not known.get("is_planned"):
             self._planned_s[key] = at_s
         if not is_gone:
-            said = {"queue": spec.get("queue"), "preemptibility": spec.get("preemptibility")}
+            said = {key: spec.get(key) for key in ("queue", "preemptibility", "priorityClassName")}
             self._groups[key] = {**said, "is_planned": is_planned}
         for uid in self._members.get(key, ()):
             self._count(self._pods[uid], at_s)
+
+    def priority_class(self, raw: Json, at_s: float, *, is_gone: bool) -> None:
+        """Take a version of a PriorityClass."""
+        name, value = raw["metadata"]["name"], None if is_gone else int(raw.get("value") or 0)
+        if self._classes.get(name) == value:
+            return
+        self._classes.pop(name, None)
+        if value is not None:
+            self._classes[name] = value
+        for key in [key for key, said in self._groups.items() if said["priorityClassName"] == name]:
+            for uid in self._members.get(key, ()):
+                self._count(self._pods[uid], at_s)
 
     def decided(self, raw: Json, at_s: float) -> None:
         """Take a new BindRequest: what is decided is bound later."""
@@ -160,7 +174,7 @@ class Limits:
 
     def _count(self, pod: PodFacts, at_s: float) -> None:
         before, row = self._sums.row(pod.uid), self._row(pod)
-        if before is not None and before[:3] != row[:3]:
+        if before is not None and before[:4] != row[:4]:
             self._moved_s[pod.uid] = at_s
             if pod.node and pod.charged is None:
                 self._entered_s[row.pool, row.queue] = at_s
@@ -169,7 +183,7 @@ class Limits:
     def _row(self, pod: PodFacts) -> Row:
         pool = self.pool_of(pod)
         used = queueuse.amounts_used(pod, self._card_mib(pod, pool))
-        return Row(pool, self._queue_of(pod), self._is_fixed(pod), used)
+        return Row(pool, self._queue_of(pod), self._is_fixed(pod), self.priority_of(pod), used)
 
     # --- what is judged ----------------------------------------------------------------------------------------------
     def _judge_charge(self, pod: PodFacts, at_s: float) -> None:
@@ -312,7 +326,10 @@ class Limits:
         """What a pod would be placed for now, by its labels and its PodGroup alone."""
         plain = replace(pod, annotations={key: text for key, text in pod.annotations.items() if key != names.CHARGED})
         pool = self.pool_of(plain) if self._pools.is_divided else None
-        return Charged(self._queue_of(plain), self._is_fixed(plain), pool)
+        priority = self.priority_of(plain)
+        return Charged(
+            self._queue_of(plain), self._is_fixed(plain), pool, None if priority == _own_priority(plain) else priority
+        )
 
     def _queue_of(self, pod: PodFacts) -> str:
         if (charged := pod.charged) is not None:
@@ -344,7 +361,7 @@ class Limits:
         return None if row is None else row.used
 
     def was_moved(self, uid: str, since_s: float) -> bool:
-        """Whether a pod's pool, queue or preemptibility has changed since then."""
+        """Whether a pod's pool, queue, preemptibility or priority has changed since then."""
         return self._moved_s.get(uid, -math.inf) >= since_s
 
     def trees(self, since_s: float, pool: str) -> list[QueueTree]:
@@ -362,8 +379,19 @@ class Limits:
             return charged.is_fixed
         group = self._groups.get(_group_of(pod) or ("", ""))
         written = pod.labels.get(names.PREEMPTIBILITY_LABEL) if group is None else group["preemptibility"]
-        priority: int = (pod.raw.get("spec") or {}).get("priority") or 0
-        return _SAID.get(written or "", priority >= _NOT_PREEMPTED)
+        return _SAID.get(written or "", self.priority_of(pod) >= _NOT_PREEMPTED)
+
+    def priority_of(self, pod: PodFacts) -> int:
+        """As it was placed, else of its PodGroup's class, where that names one that exists, else its own."""
+        if (charged := pod.charged) is not None:
+            return _own_priority(pod) if charged.priority is None else charged.priority
+        group = self._groups.get(_group_of(pod) or ("", ""), {})
+        found = self._classes.get(group.get("priorityClassName") or "")
+        return _own_priority(pod) if found is None else found
+
+
+def _own_priority(pod: PodFacts) -> int:
+    return int((pod.raw.get("spec") or {}).get("priority") or 0)
 
 
 def _bounds(tree: QueueTree, row: Row, resources: Iterable[str]) -> list[Bound]:

@@ -30,6 +30,7 @@ from simulator.checks.checker import (
     NOMINATIONS,
     POD_GROUPS,
     PODS,
+    PRIORITY_CLASSES,
     QUEUES,
     Checker,
 )
@@ -47,6 +48,7 @@ PATHS: Final = {
     QUEUES: "/apis/scheduling.run.ai/v2/queues",
     BIND_REQUESTS: "/apis/scheduling.run.ai/v1alpha2/bindrequests",
     NOMINATIONS: f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps",
+    PRIORITY_CLASSES: "/apis/scheduling.k8s.io/v1/priorityclasses",
     BUDGETS: "/apis/policy/v1/poddisruptionbudgets",
 }
 _TIMEOUT_S: Final = 30.0
@@ -142,7 +144,7 @@ class Overhearing:
     checker: Checker
 
     def take(self, kind: ResourceType, raw: bytes, is_gone: bool) -> None:
-        """Show records of nominations, names of ConfigMaps, PodDisruptionBudgets, and what is judged of claims."""
+        """Show records of nominations, names of ConfigMaps, budgets, PriorityClasses, and what is judged of claims."""
         if kind.plural in STORED and self.checker.claims.wants(kind.plural):
             stored: dict[str, Any] = msgspec.json.decode(raw)
             self.checker.claims.stored(kind.plural, stored, anyio.current_time(), is_gone=is_gone)
@@ -151,13 +153,13 @@ class Overhearing:
             there = self.checker.config_maps
             (there.discard if is_gone else there.add)((meta.get("namespace", ""), meta.get("name", "")))
         is_record = kind.plural == CONFIG_MAPS and _NAMED in raw
-        if not is_record and kind.plural != BUDGETS:
+        if not is_record and kind.plural not in {BUDGETS, PRIORITY_CLASSES}:
             return
         said: dict[str, Any] = msgspec.json.decode(raw)
         if is_record and not _is_record(said["metadata"]):
             return
         event = DELETED if is_gone else "MODIFIED"
-        self.checker.observed(NOMINATIONS if is_record else BUDGETS, event, said, anyio.current_time())
+        self.checker.observed(NOMINATIONS if is_record else kind.plural, event, said, anyio.current_time())
 
 
 def _is_record(metadata: dict[str, Any]) -> bool:

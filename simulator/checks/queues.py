@@ -127,6 +127,7 @@ class Row(NamedTuple):
     pool: str
     queue: str
     is_fixed: bool
+    priority: int
     used: Amounts
 
 

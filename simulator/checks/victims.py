@@ -214,13 +214,14 @@ class Taking:
         has_queues = all(
             tree.specs for tree in self.limits.trees(case.since_s, case.nomination.pool)
         )  # else all are in one
-        queue, most = self.limits.queue_of(nominees[0]), max(map(_priority, nominees))
+        queue, most = self.limits.queue_of(nominees[0]), max(map(self.limits.priority_of, nominees))
         for each in taken:
             other = self.limits.queue_of(each.pod)
             if has_queues and (other == queue) != (action == _PREEMPT):
                 yield f"{action} takes pod {each.pod.key} of queue {other} for one of queue {queue}"
-            if action == _PREEMPT and _priority(each.pod) >= most:
-                yield f"pod {each.pod.key} of priority {_priority(each.pod)} goes for one of priority {most}"
+            own = self.limits.priority_of(each.pod)
+            if action == _PREEMPT and own >= most:
+                yield f"pod {each.pod.key} of priority {own} goes for one of priority {most}"
 
     def _wrong_age(self, case: _Case, nominee: PodFacts, taken: list[_Member]) -> Iterator[str]:
         """Whether a core goes before it has run for as long as its queue says."""
@@ -301,10 +302,6 @@ def _is_within_quota(tree: QueueTree, name: str, kept: list[Amounts], taken: lis
 
 def _named(members: Iterable[_Member]) -> str:
     return ", ".join(sorted(each.pod.key for each in members))
-
-
-def _priority(pod: PodFacts) -> int:
-    return int((pod.raw.get("spec") or {}).get("priority") or 0)
 
 
 def _seconds(text: str) -> float:

@@ -90,13 +90,13 @@ class Scene:
     async def _create(self, wanted: Pod) -> None:
         await self.core.create_namespaced_pod(self.namespace, wanted)
 
-    async def create_gang(self, name: str, minimum: int, *pods: Pod) -> None:
-        """Create a PodGroup and its pods."""
+    async def create_gang(self, name: str, minimum: int, *pods: Pod, **spec: Any) -> None:
+        """Create a PodGroup, with further fields of its ``spec``, and its pods."""
         group = {
             "apiVersion": "scheduling.run.ai/v2alpha2",
             "kind": "PodGroup",
             "metadata": {"name": name},
-            "spec": {"minMember": minimum, "queue": "default"},
+            "spec": {"minMember": minimum, "queue": "default", **spec},
         }
         await self.custom.create_namespaced_custom_object(
             "scheduling.run.ai", "v2alpha2", self.namespace, "podgroups", group

@@ -94,6 +94,40 @@ async def test_an_urgent_pod_runs_in_the_place_of_another_one(set_scene: SetScen
         assert any(taken.evicted for piece in (await hour(scene)).pieces for taken in piece.of.values())
 
 
+async def test_a_gang_is_as_urgent_as_the_class_of_its_pod_group(set_scene: SetScene, preemption: Deployment) -> None:
+    async with set_scene(["1x2x80GiB"]) as scene:
+        await scene.create(pod("old", gpus=1))
+        await scene.running(1)
+        members = [pod(f"m{number}", gpus=1) for number in range(2)]
+        await scene.create_gang("g", 2, *members, priorityClassName="urgent")
+        await until_they_run(scene, "m0", "m1")
+        charged = json.loads((await scene.pod("m0"))["metadata"]["annotations"][names.CHARGED])
+        assert charged["priority"] == 90
+
+
+async def test_nobody_goes_for_a_pod_that_never_preempts(
+    control_plane: ControlPlane, set_scene: SetScene, preemption: Deployment
+) -> None:
+    polite = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "polite"},
+        "value": 90,
+        "preemptionPolicy": "Never",
+    }
+    control_plane.apply(json.dumps(polite))
+    async with set_scene(["1x1x80GiB"]) as scene:
+        await scene.create(pod("old", gpus=1))
+        await scene.running(1)
+        waits = pod("polite", gpus=1)
+        waits["spec"]["priorityClassName"] = "polite"
+        await scene.create(waits)
+        await scene.says("polite", "The best node lacks 1 GPU(s)")
+        assert (await scene.pod("old"))["status"]["phase"] == "Running"
+        await scene.delete("old")
+        await until_they_run(scene, "polite")
+
+
 async def test_a_whole_gpu_takes_the_shares_of_one(set_scene: SetScene, preemption: Deployment) -> None:
     async with set_scene(["1x1x80GiB"]) as scene:
         await scene.create(share("old0", "0.5"), share("old1", "0.5"))

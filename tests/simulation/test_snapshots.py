@@ -43,7 +43,7 @@ from wire.rfc3339 import rfc3339
 pytestmark = pytest.mark.thorough
 
 #: Those of the first ones in which most is compared for their time; `make nightly` runs more.
-SEEDS = range(1, 41) if IS_WHOLE else (1, 2, 4, 8, 12)
+SEEDS = range(1, 41) if IS_WHOLE else (1, 2, 7, 8, 20)
 TYPES: dict[str, type] = {
     each.plural: each.type for each in vars(resources).values() if isinstance(each, resources.Resource)
 }
@@ -134,6 +134,7 @@ class Compared(Cluster):
             "attempts": any(commits._attempts.of(uid) != NONE_YET for uid in self._pods.records),
             "departed": bool(commits.departed()),
             "nominations": commits.nominations.all() != record.nominations,
+            "former nominations": any(map(commits.nominations.next_number, self._pods.unbound)),
             "waits": facts.takers_wait != record.waits,
             "refused": bool(facts.refused or facts.asked),
             "doubts": bool(self.joining or self._doubts or self.doubts()),

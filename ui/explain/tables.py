@@ -197,6 +197,8 @@ def _preemption(explained: Explained) -> PreemptionView | None:
             )
             until = f", until {time_text(answer.until_s)}" if answer.bound in _FOR_A_WHILE else ""
             return PreemptionView(is_possible=False, message=f"No pod is evicted for it: {why}{until}", kept=kept)
+        case _ if not all(pod.may_evict for pod in explained.trying.subject.waiting):
+            return PreemptionView(is_possible=False, message="No pod is evicted for it: its preemptionPolicy is Never")
         case _:
             return None
 

@@ -21,6 +21,7 @@ from scheduler.core.convert.devices import device_class_record, slice_record, ta
 from scheduler.core.convert.resource_claims import resource_claim_record
 from scheduler.core.convert.selectors import budget_record
 from scheduler.core.decide.snapshot import Snapshot
+from scheduler.core.groups.priority import priority_class_record
 from scheduler.core.model.devices import DeviceClassRecord, ResourceClaimRecord, SliceRecord, TaintRuleRecord
 from scheduler.core.model.preemption import PreemptionFacts
 from scheduler.core.model.records import SeenPod
@@ -87,6 +88,7 @@ _RULES_UNKNOWN: Final = (
 _RULES_UNREAD: Final = (
     "DeviceTaintRules, which do not count here; whether the scheduler follows them (--device-taint-rules): {why}"
 )
+_WITHOUT_CLASSES: Final = "PriorityClasses: pods of PodGroups that name one count with a priority of their own"
 _RULES_MISSED: Final = "DeviceTaintRules, which the scheduler follows (--device-taint-rules)"
 
 
@@ -181,6 +183,9 @@ class Counting:
             cluster.upsert_node(node)
         groups = found.groups if found.topologies is not None else list(map(_without_topology, found.groups))
         cluster.topologies.of_kai.replace(map(pod_groups.topology_record, found.topologies or ()))
+        cluster.priorities.classes.replace(map(priority_class_record, found.priority_classes or ()))
+        if found.priority_classes is None and any(group.spec.priority_class_name for group in groups):
+            missing.append(_WITHOUT_CLASSES)
         for group in groups:
             cluster.upsert_pod_group(group)
         for request in found.requests:

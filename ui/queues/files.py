@@ -25,7 +25,7 @@ from scheduler.core.model.settings import NodePool, own_name
 from scheduler.core.report.queue_explanation import ListedQueues
 from ui.queues.pools import Divided, EvictionsRead, Found, digested, divided, pools_of
 from wire.api_groups import PodDisruptionBudget
-from wire.core import ConfigMap, Node, ObjectMeta, Pod
+from wire.core import ConfigMap, Node, ObjectMeta, Pod, PriorityClass
 from wire.crds.bindrequest import DEFINITION as BIND_REQUEST
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import DEFINITION as POD_GROUP
@@ -51,12 +51,15 @@ _KINDS: Final[Mapping[tuple[str, str], type[msgspec.Struct]]] = {
     **{(_DEVICES, each.__name__): each for each in (DeviceClass, ResourceClaim, ResourceSlice)},
     ("resource.k8s.io/v1beta2", "DeviceTaintRule"): DeviceTaintRule,
     (_CORE, "ConfigMap"): ConfigMap,
+    ("scheduling.k8s.io/v1", "PriorityClass"): PriorityClass,
     ("policy/v1", "PodDisruptionBudget"): PodDisruptionBudget,
     **{(f"{each.group}/{each.version}", each.kind): each.type for each in (QUEUE, POD_GROUP, BIND_REQUEST, TOPOLOGY)},
 }
 #: Kinds without which nothing true can be said of claims.
 _OF_CLAIMS: Final = frozenset({"DeviceClass", "ResourceClaim", "ResourceSlice"})
-_WITHOUT_NAMESPACE: Final = frozenset({"Node", "Queue", "Topology", "DeviceClass", "ResourceSlice", "DeviceTaintRule"})
+_WITHOUT_NAMESPACE: Final = frozenset(
+    {"Node", "PriorityClass", "Queue", "Topology", "DeviceClass", "ResourceSlice", "DeviceTaintRule"}
+)
 
 
 def read(files: Sequence[str], about: About | None = None, *, wall_s: int = 0) -> Known:
@@ -160,6 +163,7 @@ def _found(files: Sequence[str]) -> _Found:
         claims=found[ResourceClaim],
         rules=found[DeviceTaintRule],
         maps=found[ConfigMap],
+        priority_classes=found[PriorityClass] if found[PriorityClass] or "PriorityClass" in listed else None,
         topologies=found[Topology] if found[Topology] or "Topology" in listed else None,
         budgets=found[PodDisruptionBudget] if found[PodDisruptionBudget] or "PodDisruptionBudget" in listed else None,
         knows_evictions=any(each.metadata.namespace == SYSTEM_NAMESPACE for each in found[ConfigMap]),

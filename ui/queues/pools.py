@@ -20,7 +20,7 @@ from scheduler.core.queues.use_over_time import NOT_COUNTED, UseOverTime
 from scheduler.core.report.queue_explanation import Listed, ListedQueues
 from wire import names
 from wire.api_groups import PodDisruptionBudget
-from wire.core import Node, ObjectMeta, Pod
+from wire.core import Node, ObjectMeta, Pod, PriorityClass
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
 from wire.crds.queue import Queue
@@ -46,8 +46,8 @@ class Found(msgspec.Struct, Generic[P], frozen=True, kw_only=True):
     """What queues depend on, as it was listed, written or followed; pods as they are, or what counts of them.
 
     ``used``: what queues used over time, and ``records``: records of evictions, both by node pool as far as they are
-    known. ``topologies``, ``budgets``: None where they were not read. ``knows_evictions``: a pool without a record
-    evicts no pod for another. ``unread``: what could not be read, and so is missing.
+    known. ``priority_classes``, ``topologies``, ``budgets``: None where they were not read. ``knows_evictions``: a
+    pool without a record evicts no pod for another. ``unread``: what could not be read, and so is missing.
     """
 
     nodes: Sequence[Node] = ()
@@ -57,6 +57,7 @@ class Found(msgspec.Struct, Generic[P], frozen=True, kw_only=True):
     requests: Sequence[BindRequest] = ()
     used: Mapping[str, UseOverTime] = {}
     records: Mapping[str, EvictionsRead] = {}
+    priority_classes: Sequence[PriorityClass] | None = None
     topologies: Sequence[Topology] | None = None
     budgets: Sequence[PodDisruptionBudget] | None = None
     knows_evictions: bool = True
@@ -73,6 +74,7 @@ def digested(found: Found[Pod], read_pod: Callable[[Pod], SeenPod]) -> Found[See
         requests=found.requests,
         used=found.used,
         records=found.records,
+        priority_classes=found.priority_classes,
         topologies=found.topologies,
         budgets=found.budgets,
         knows_evictions=found.knows_evictions,
@@ -183,6 +185,7 @@ def divided(found: Found[SeenPod]) -> Divided:
             found=queues.get(value, ()),
             groups=found.groups,
             requests=found.requests,
+            classes=found.priority_classes or (),
             used=found.used.get(value, NOT_COUNTED),
         )
     return Divided(listed, found.unread)

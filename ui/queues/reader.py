@@ -22,6 +22,7 @@ from kube.client.resources import (
     POD_DISRUPTION_BUDGETS,
     POD_GROUPS,
     PODS,
+    PRIORITY_CLASSES,
     QUEUES,
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
@@ -36,7 +37,7 @@ from ui.inspect.reader import allowed, read_requests
 from ui.queues.pools import Divided, EvictionsRead, Found, divided, pools_of
 from wire import names
 from wire.api_groups import PodDisruptionBudget
-from wire.core import Node, Pod
+from wire.core import Node, Pod, PriorityClass
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
 from wire.crds.queue import Queue
@@ -108,6 +109,7 @@ async def read_listed(api: Api) -> Divided:
 
 async def _found(api: Api, read_pod: Callable[[Pod], SeenPod], unread: list[str]) -> Found[SeenPod]:
     groups: list[PodGroup] = []
+    classes: list[PriorityClass] = []
     requests: list[BindRequest] = []
     queues = await _served(api, QUEUES)
     nodes: Listing[Node] = await api.list(NODES, skip_undecodable=True)
@@ -118,6 +120,9 @@ async def _found(api: Api, read_pod: Callable[[Pod], SeenPod], unread: list[str]
     async def read_groups() -> None:
         groups.extend((await _served(api, POD_GROUPS)).items)
 
+    async def read_classes() -> None:
+        classes.extend((await _served(api, PRIORITY_CLASSES)).items)
+
     used: dict[str, UseOverTime] = {}
 
     async def read_use() -> None:
@@ -125,6 +130,7 @@ async def _found(api: Api, read_pod: Callable[[Pod], SeenPod], unread: list[str]
 
     await allowed(read_use, "configmaps (what queues used over time, if that counts)", unread)
     await allowed(read_groups, "podgroups (which queue their pods count in)", unread)
+    may_read_classes = await allowed(read_classes, "priorityclasses (which priority PodGroups have)", unread)
     await read_requests(api, requests, unread)
     return Found(
         queues=queues.items,
@@ -132,6 +138,7 @@ async def _found(api: Api, read_pod: Callable[[Pod], SeenPod], unread: list[str]
         pods=pods.items,
         groups=groups,
         requests=requests,
+        priority_classes=classes if may_read_classes else None,
         used=used,
         unread=unread,
     )

@@ -236,6 +236,7 @@ def pod_group_record(group: PodGroup, pool: NodePool | None = None) -> PodGroupR
         planned=members((meta.annotations or {}).get(names.PLAN)),
         queue=bounds.name(spec.queue or names.DEFAULT_QUEUE),
         is_preemptible=is_preemptible(spec.preemptibility),
+        priority_class=bounds.name(spec.priority_class_name or ""),
         is_elsewhere=pool is not None and not pool.takes(meta.labels),
     )
 

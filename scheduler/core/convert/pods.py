@@ -45,7 +45,7 @@ from scheduler.core.model.records import BindRequestRecord, Held, PodRecord, See
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code, Verdict
 from wire import go, names, rfc3339
-from wire.core import Container, EnvVar, ObjectMeta, Pod
+from wire.core import NEVER_PREEMPTS, Container, EnvVar, ObjectMeta, Pod
 from wire.crds.bindrequest import BindRequest
 from wire.units import SECOND_NS
 
@@ -398,6 +398,7 @@ def _record(pod: Pod, cls: PodClass, settings: Settings) -> PodRecord:
         cls=cls,
         created=intern(meta.creation_timestamp or ""),
         priority=pod.spec.priority or 0,
+        may_evict=pod.spec.preemption_policy != NEVER_PREEMPTS,
         task_priority=integer(labels.get(names.TASK_PRIORITY_LABEL, "")),
         pod_group=pod_group,
         subgroup=_subgroup(meta),

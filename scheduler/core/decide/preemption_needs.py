@@ -76,7 +76,7 @@ def may_be_freed(accounts: Accounts, use: Use) -> bool:
 
 def pod_need(pod: PodRecord, attempts: Attempts) -> Need | None:
     """What a pod alone needs, judged."""
-    if not _may_start([pod], attempts) or not _is_ready(pod, attempts):
+    if not (pod.may_evict and _may_start([pod], attempts) and _is_ready(pod, attempts)):
         return None
     need = Need(
         pods=(_by_plugins(pod),),
@@ -98,7 +98,7 @@ def gang_need(key: Key, attempts: Attempts, served: Set[str] = _NOBODY) -> Need 
     waiting = order_members(snapshot.waiting_members(*key, attempts.now_ns))
     ready = [pod for pod in waiting if pod.uid not in served and _is_ready(pod, attempts)]
     state = snapshot.quorum(group)
-    if not ready or state.is_starting:
+    if not ready or state.is_starting or not all(pod.may_evict for pod in ready):
         return None
     if state.is_met:
         first = Surplus(group, state.active, ready).take()

@@ -89,6 +89,13 @@ class PlainOwner(msgspec.Struct, frozen=True, gc=False):
     name: str
 
 
+class Priority(msgspec.Struct, frozen=True, gc=False):
+    """A priority, and whether others may be evicted for a pod of that priority class."""
+
+    value: int
+    may_evict: bool = True
+
+
 class PodRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A pod that has not ended: one that names a node, or one of ours that waits.
 
@@ -103,7 +110,11 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     node: str
     cls: PodClass
     created: str = ""
+    #: As it counts: of its PodGroup's class (groups/priority.py), then with its spec's own beside it, else of its spec.
     priority: int = 0
+    own_priority: Priority | None = None
+    #: Whether others may be evicted for it, by its preemptionPolicy.
+    may_evict: bool = True
     task_priority: int = 0
     pod_group: str = ""
     subgroup: str = ""
@@ -317,6 +328,9 @@ class PodGroupRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     queue: str = names.DEFAULT_QUEUE
     #: Whether its pods may be preempted; None: their priority decides.
     is_preemptible: bool | None = None
+    #: The class whose priority its pods have, "" for their own. ``unread``: it may exist, and these were not read.
+    priority_class: str = ""
+    unread: str = ""
     #: Whether this scheduler decides on it, by its node pool.
     is_elsewhere: bool = False
 
@@ -330,6 +344,8 @@ class PodGroupRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         """Why its pods wait on any cluster; nobody can tell then what its minimum means."""
         if self.contradiction is not None:
             return Verdict(code=self.contradiction.code, detail=self.contradiction.subgroup)
+        if self.unread:
+            return Verdict(code=Code.NOT_READ, detail=self.unread)
         return Verdict(code=Code.UNSUPPORTED_CONSTRAINT, detail=self.unsupported) if self.unsupported else None
 
 

@@ -40,7 +40,9 @@ def is_fixed(pod: PodRecord, group: PodGroupRecord | None) -> bool:
 def charge_of(pod: PodRecord, group: PodGroupRecord | None, pool: NodePool | None) -> Charged:
     """What a pod that is placed now counts for until it ends. ``pool``: the scheduler's."""
     may_go = not is_fixed(pod, group)
-    return charged(queue_of(pod, group), None if pool is None else pool.value, is_preemptible=may_go)
+    priority = None if pod.own_priority is None else pod.priority
+    value = None if pool is None else pool.value
+    return charged(queue_of(pod, group), value, is_preemptible=may_go, priority=priority)
 
 
 def devices_of(resource: str) -> int:

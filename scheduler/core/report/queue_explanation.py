@@ -23,6 +23,7 @@ from scheduler.core.convert.nodes import node_record
 from scheduler.core.convert.pod_groups import pod_group_record, queue_record
 from scheduler.core.convert.pod_lists import AlikePods
 from scheduler.core.convert.pods import bind_request_record
+from scheduler.core.groups.priority import GroupPriorities, priority_class_record
 from scheduler.core.groups.quorum import Succeeded, quorum
 from scheduler.core.model.priority_order import Candidate, Rank, order_members, rank_alone
 from scheduler.core.model.quota import DIMENSIONS, QueueRecord, Resources
@@ -38,7 +39,7 @@ from scheduler.core.queues.tree import Row, TreeQueue
 from scheduler.core.queues.use import is_fixed, of_pods
 from scheduler.core.queues.use_over_time import NOT_COUNTED, Ppb, Source, UseOverTime
 from scheduler.core.report.queue_view import Amounts, QueueView, Say, Why, amounts, children, queue_view, shown, why
-from wire.core import Node, Pod
+from wire.core import Node, Pod, PriorityClass
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
 from wire.crds.queue import Queue
@@ -69,6 +70,7 @@ class ListedQueues:
         self._nodes: dict[str, NodeRecord] = {}
         self._groups: dict[tuple[str, str], PodGroupRecord] = {}
         self._elsewhere = Elsewhere(pool, self._groups)
+        self._priorities = GroupPriorities(self._groups, _tell_nobody)
         self._succeeded = Succeeded()
         self._queues = Queues(_tell_nobody, pool=pool)
 
@@ -97,9 +99,11 @@ class ListedQueues:
         found: Iterable[Queue],
         groups: Iterable[PodGroup] = (),
         requests: Iterable[BindRequest] = (),
+        classes: Iterable[PriorityClass] = (),
         used: UseOverTime = NOT_COUNTED,
     ) -> Listed:
         """Count everything, once."""
+        self._priorities.classes.replace(map(priority_class_record, classes))
         for node in nodes:
             self._nodes[node.metadata.name] = node_record(node)
         for group in (pod_group_record(each, self._settings.pool) for each in groups):
@@ -128,7 +132,7 @@ class ListedQueues:
         if seen.reservation is not None:
             self._pods.put_reservation(seen.reservation)
             self._commits.reservation_seen(seen.reservation, None)
-        record = None if seen.record is None else self._elsewhere.seen(seen.record)
+        record = None if seen.record is None else self._priorities.counted(self._elsewhere.seen(seen.record))
         if record is not None and self._pods.put(record) is News.CONTENT:
             self._commits.pod_seen(seen.uid, is_bound=bool(record.node))
 
@@ -139,7 +143,7 @@ class ListedQueues:
         return self._queues.row(pod, group, charges, self._nodes.get(pod.node))
 
 
-def _tell_nobody(*_: str) -> None:
+def _tell_nobody(*_: object) -> None:
     return
 
 

@@ -354,9 +354,6 @@ def of(queue: str = "", priority: str = "") -> Raw:
             [group(minMember=1, priorityClassName="urgent")],
             [("note", "priority-class-missing", "PriorityClass urgent")],
         ),
-        ([{**PRIORITY, "preemptionPolicy": "Never"}], [("warning", "ignored", "preemptionPolicy")]),
-        ([pod(HALF, preemptionPolicy="Never")], [("warning", "ignored", "spec.preemptionPolicy")]),
-        ([pod(HALF, preemptionPolicy="PreemptLowerPriority")], []),
     ],
 )
 def test_queues_and_priority_classes_are_looked_for_in_the_files(

@@ -22,6 +22,7 @@ from scheduler.core.convert import pod_groups, volumes
 from scheduler.core.convert.devices import device_class_record, slice_record
 from scheduler.core.convert.resource_claims import resource_claim_record
 from scheduler.core.filters.registry import FILTERS, Filters
+from scheduler.core.groups.priority import priority_class_record
 from scheduler.core.model.plan import Attempt, Bind, Hold, Join, Plan, Prepare
 from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.resource_claims import ResourceClaims
@@ -33,7 +34,9 @@ from wire.core import (
     ContainerStateTerminated,
     ContainerStatus,
     Node,
+    ObjectMeta,
     Pod,
+    PriorityClass,
     ResourceHealth,
     ResourceStatus,
 )
@@ -291,6 +294,10 @@ def pod_group(
     )
 
 
+def priority_class(name: str, value: int, policy: str | None = None) -> PriorityClass:
+    return PriorityClass(ObjectMeta(name=name), value, preemption_policy=policy)
+
+
 def changed_group(obj: PodGroup, **metadata: Any) -> PodGroup:
     """The same PodGroup at a later version, with metadata fields replaced."""
     meta = msgspec.structs.replace(obj.metadata, resource_version=next_rv(), **metadata)
@@ -525,7 +532,7 @@ Stored = (
     | CSIStorageCapacity
 )
 Offered = ResourceClaim | ResourceSlice | DeviceClass
-Fed = Node | Pod | PodGroup | BindRequest | Queue | Topology | Stored | Offered
+Fed = Node | Pod | PodGroup | BindRequest | Queue | Topology | PriorityClass | Stored | Offered
 
 
 def cluster(*objects: Fed, settings: Settings | None = None, filters: Filters = FILTERS) -> Cluster:
@@ -550,6 +557,8 @@ def feed(made: Cluster, *objects: Fed) -> None:
                 made.queues.records.put(pod_groups.queue_record(obj))
             case Topology():
                 made.topologies.of_kai.put(pod_groups.topology_record(obj))
+            case PriorityClass():
+                made.priorities.classes.put(priority_class_record(obj))
             case ResourceClaim() | ResourceSlice() | DeviceClass():
                 _feed_claims(made.claims, obj)
             case _:

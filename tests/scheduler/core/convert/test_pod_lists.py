@@ -72,6 +72,7 @@ SPEC: Final[dict[str, list[Any]]] = {
     "schedulerName": [names.SCHEDULER_NAME, names.SCHEDULER_NAME, "default-scheduler"],
     "serviceAccountName": ["", "s"],
     "priority": [None, 5],
+    "preemptionPolicy": [None, "Never"],
     "priorityClassName": ["", "high"],
     "runtimeClassName": [None, "nvidia"],
     "restartPolicy": ["", "Never"],
