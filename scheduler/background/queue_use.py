@@ -7,7 +7,8 @@ leader continues it, and programs show it.
 
 The queries are KAI's, bounded in time and size: what was allocated to each queue, summed over the
 window, and what the cluster had, likewise. The allocation is the largest of equal series, since two scrapes of one
-scheduler, or two schedulers, may report the same.
+scheduler, or two schedulers, may report the same. A Prometheus may scrape others that report such series, so the
+queries leave out NaN and values below 0, other names are not read, and no queue used more than the cluster had.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import sys
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from fractions import Fraction
@@ -105,7 +107,7 @@ async def _refusal(response: aiohttp.ClientResponse) -> str:
     body = await response.content.read(_MOST_BYTES_OF_ERROR)
     try:
         said = msgspec.json.decode(body, type=_Refusal).error
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         said = ""
     return _in_one_line(f"HTTP {response.status} {said or response.reason or ''}".rstrip())
 
@@ -159,7 +161,8 @@ def queries(period: UsePeriod, resolution_s: int, now_s: int) -> tuple[Queries, 
         return f"sum_over_time(({expression}{fading})[{window_s}s:{resolution_s}s])"
 
     return tuple(
-        Queries(summed(f"max by ({_QUEUE_LABEL}) ({of.allocated})"), summed(f"sum({of.capacity})")) for of in _SERIES
+        Queries(summed(f"max by ({_QUEUE_LABEL}) ({of.allocated} >= 0)"), summed(f"sum({of.capacity} >= 0)"))
+        for of in _SERIES
     )
 
 
@@ -170,8 +173,12 @@ class Sums(NamedTuple):
     capacity: Fraction | None
 
 
+class _Labels(msgspec.Struct, frozen=True, gc=False):
+    queue: str = msgspec.field(default="", name=_QUEUE_LABEL)
+
+
 class _Sample(msgspec.Struct, frozen=True, gc=False):
-    metric: dict[str, str]
+    metric: _Labels
     value: tuple[float, str]
 
 
@@ -186,9 +193,9 @@ class _Answer(msgspec.Struct, frozen=True):
     data: _Data | None = None
 
 
-def sums(allocated: bytes, capacity: bytes) -> Sums:
-    """Read two answers. Raises Malformed."""
-    of = {sample.metric.get(_QUEUE_LABEL, ""): _amount(sample) for sample in _vector(allocated)}
+def sums(allocated: bytes, capacity: bytes, names: Collection[str]) -> Sums:
+    """Read two answers, of what is allocated those of queues of these names. Raises Malformed."""
+    of = {each.metric.queue: _amount(each) for each in _vector(allocated) if each.metric.queue in names}
     all_of_it = [_amount(sample) for sample in _vector(capacity)]
     return Sums(of, sum(all_of_it, Fraction()) if all_of_it else None)
 
@@ -201,7 +208,7 @@ def _vector(answer: bytes) -> list[_Sample]:
         if read.data.result_type != "vector":
             raise Malformed(f"resultType is {read.data.result_type[:_SHOWN]!r}; it must be 'vector'")
         return msgspec.json.decode(read.data.result, type=list[_Sample])
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Malformed(f"no answer of Prometheus: {str(error)[:_SHOWN]}") from error
 
 
@@ -210,9 +217,9 @@ def _amount(sample: _Sample) -> Fraction:
         value = float(sample.value[1])
     except ValueError:
         value = math.nan
-    if not math.isfinite(value) or value < 0:
-        raise Malformed(f"value is {sample.value[1][:_SHOWN]!r}; it must be a finite number, 0 or more")
-    return Fraction(value)
+    if not value >= 0:
+        raise Malformed(f"value is {sample.value[1][:_SHOWN]!r}; it must be a number, 0 or more")
+    return Fraction(min(value, sys.float_info.max))
 
 
 def used(answers: Sequence[Sums], period: UsePeriod, names: Collection[str]) -> UseOverTime:
@@ -228,7 +235,8 @@ def used(answers: Sequence[Sums], period: UsePeriod, names: Collection[str]) -> 
 
 def _part(answers: Sequence[Sums], name: str) -> Ppb:
     cpu, mem, gpu = (
-        math.floor(of.allocated.get(name, Fraction()) * _PPB / of.capacity) if of.capacity else 0 for of in answers
+        min(_PPB, math.floor(of.allocated.get(name, Fraction()) * _PPB / of.capacity)) if of.capacity else 0
+        for of in answers
     )
     return cpu, mem, gpu
 
@@ -410,11 +418,11 @@ class AskedUse:
         self._answered(found, now_s)
 
     async def _fetched(self, prometheus: Asked, now_s: int) -> UseOverTime:
+        known = {queue.name for queue in self._cache.cluster.queues.records.all()}
         answers = [
-            sums(await prometheus.ask(each.allocated, now_s), await prometheus.ask(each.capacity, now_s))
+            sums(await prometheus.ask(each.allocated, now_s), await prometheus.ask(each.capacity, now_s), known)
             for each in queries(self._period, self._source.resolution_s, now_s)
         ]
-        known = {queue.name for queue in self._cache.cluster.queues.records.all()}
         return used(answers, self._period, known)
 
     def _say(self, wrong: str) -> None:

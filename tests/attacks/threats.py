@@ -2,8 +2,8 @@
 
 The table of docs/reference/threats.md is made of it (tests/attacks/table.py). Rows ``1.1`` to ``11.1`` have the numbers
 of kai-contract 9.2; the others have a letter for what is attacked: admission (A), charges (Q), devices and claims (D),
-evictions (E), gangs (G), hand-over (H), identities and logs (K), leaks (L), memory (M), owners and paths (P, W), what
-reads (X), victims (V).
+evictions (E), gangs (G), hand-over (H), identities and logs (K), leaks (L), memory (M), owners and paths (P, W), use
+over time (U), what reads (X), victims (V).
 """
 
 from __future__ import annotations
@@ -767,6 +767,23 @@ THREATS: Final = (
         [
             "tests/scheduler/conditions/test_waiting: holds_up_no_other_one",
             "tests/scheduler/conditions/test_paced: holds_up_no_other_one",
+        ],
+    ),
+    Threat(
+        "U1",
+        "a false, endless or deeply nested answer of the Prometheus for [use over time](../queues.md#from-prometheus)",
+        "refused in time and size; the last answer counts until it is stale",
+        Layer.BOUND,
+        ["tests/scheduler/background/test_prometheus"],
+    ),
+    Threat(
+        "U2",
+        "a tenant's pod that a Prometheus scrapes reports use of queues: NaN, below 0, unknown queues",
+        "ignored; above the cluster's capacity: counts as all of it ([the rest](../security.md#what-does-not-hold))",
+        Layer.RULE,
+        [
+            "tests/scheduler/background/test_prometheus: ends_the_count_of_none, more_than_the_cluster_had",
+            "tests/scheduler/background/test_use_queries_on_prometheus",
         ],
     ),
 )

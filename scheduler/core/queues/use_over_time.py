@@ -362,5 +362,5 @@ def read_counts(text: str) -> UseOverTime | str:
     """What counts in the division, as such a text says; or what is wrong with the text."""
     try:
         return msgspec.json.decode(text, type=UseOverTime)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         return str(error)
