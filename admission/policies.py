@@ -419,7 +419,7 @@ def _reservation_rules(who: Identities) -> list[tuple[str, str]]:
 def _hand_over(who: Identities) -> cel.Manifest:
     """BindRequests, and the plan of a gang, are orders to the binder: only we give them (kai-contract 9.2.11).
 
-    Others may delete a BindRequest, label it or free it of finalizers, but not change what it orders.
+    Others may delete a BindRequest, label it or free it of finalizers, but not change what it orders, nor keep it.
     """
     plan = f"key == {cel.text(names.PLAN)}"
     order = f"key == {cel.text(names.HANDOVER)}"
@@ -436,7 +436,9 @@ def _hand_over(who: Identities) -> cel.Manifest:
             "order": cel.changed("annotations", order),
             "sameOrder": "oldObject != null && variables.order.size() == 0"
             " && object.?spec == oldObject.?spec && object.?status == oldObject.?status"
-            " && object.metadata.?ownerReferences == oldObject.metadata.?ownerReferences",
+            " && object.metadata.?ownerReferences == oldObject.metadata.?ownerReferences"
+            " && object.metadata.?finalizers.orValue([]).all(each,"
+            " each in oldObject.metadata.?finalizers.orValue([]))",
         },
         validations=[
             (

@@ -137,7 +137,16 @@ class Foreign(msgspec.Struct, frozen=True, gc=False):
 
 
 def read(request: BindRequest) -> Order | Foreign:
-    """Read a BindRequest; what is not complete and consistent is Foreign and is left alone."""
+    """Read a BindRequest; what is not complete and consistent is Foreign and is left alone.
+
+    So is one that is being deleted: finalizers may keep it for as long as anybody likes.
+    """
+    if request.metadata.deletion_timestamp is not None:
+        return Foreign("it is being deleted")
+    return _read(request)
+
+
+def _read(request: BindRequest) -> Order | Foreign:
     owners = request.metadata.owner_references or ()
     if not owners or owners[0].kind != "Pod" or not owners[0].uid:
         return Foreign("it names no pod by UID in ownerReferences[0]")

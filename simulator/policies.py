@@ -166,6 +166,7 @@ def _orders(request: Request) -> str:
         and request.old.get("spec") == request.new.get("spec")
         and request.old.get("status") == request.new.get("status")
         and _metadata(request.old).get("ownerReferences") == _metadata(request.new).get("ownerReferences")
+        and set(_metadata(request.new).get("finalizers") or ()) <= set(_metadata(request.old).get("finalizers") or ())
     )
     return "" if is_same else "BindRequests are written by the scheduler and the binder only"
 

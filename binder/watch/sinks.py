@@ -108,7 +108,7 @@ class RequestSink:
 
     async def replace(self, kept: Sequence[BindRequest]) -> None:
         """Take a list: what is not in it is gone."""
-        present = {request.metadata.uid for request in kept}
+        present = {request.metadata.uid for request in kept if request.metadata.deletion_timestamp is None}
         self._view.keep_requests(present)
         if self._traces is not None:
             self._traces.listed(present)
@@ -116,7 +116,10 @@ class RequestSink:
             self.upsert(request)
 
     def upsert(self, obj: BindRequest) -> None:
-        """Take a BindRequest."""
+        """Take a BindRequest; one that is being deleted counts as gone: a finalizer may keep it."""
+        if obj.metadata.deletion_timestamp is not None:
+            self.delete(obj)
+            return
         if self._traces is not None:
             self._traces.requested(obj)
         self._view.note_request(obj)

@@ -104,9 +104,15 @@ async def create_request(api: Api, wanted: dict[str, Any]) -> BindRequest:
 
 
 async def _make_room(api: Api, wanted: dict[str, Any]) -> BindRequest | None:
-    """Find the BindRequest that has the name: ours, created after all, is returned; any other one is taken back."""
+    """Find the BindRequest that has the name: ours, created after all, is returned; any other one is taken back.
+
+    Raises NotHanded for one that is being deleted: finalizers keep it, nobody knows for how long.
+    """
     name, namespace = wanted["metadata"]["name"], wanted["metadata"]["namespace"]
     found = await until_answered(partial(_find, api, name, namespace))
+    if found is not None and found.metadata.deletion_timestamp is not None:
+        kept_by = ", ".join(found.metadata.finalizers or ())
+        raise NotHanded(f"BindRequest {name} is being deleted, and its finalizers keep it: {kept_by}")
     if found is None or _says(found, wanted):
         return found
     await until_answered(partial(take_back_request, api, namespace, name, found.metadata.uid))
@@ -236,7 +242,8 @@ class HandedOver:
             found = await self._api.get(BIND_REQUESTS, record.name, namespace=record.namespace)
         except NotFound:
             return False
-        return any(owner.uid == record.pod_uid for owner in found.metadata.owner_references or ())
+        is_ours = any(owner.uid == record.pod_uid for owner in found.metadata.owner_references or ())
+        return is_ours and found.metadata.deletion_timestamp is None
 
     async def _find_reservation(self, name: str) -> Pod | None:
         try:
@@ -282,7 +289,7 @@ class HandedOver:
             found = await self._api.get(BIND_REQUESTS, placement.name, namespace=placement.namespace)
         except NotFound:
             return False
-        return found.metadata.uid == handed.request
+        return found.metadata.uid == handed.request and found.metadata.deletion_timestamp is None
 
     async def _fence_orphan(self, handed: _Handed) -> None:
         """Give the binder time for its fence; then make sure ourselves that no Binding can land any more."""

@@ -166,7 +166,7 @@ class RequestSink:
 
     async def replace(self, kept: Sequence[BindRequest]) -> None:
         """Take a list: what is not in it is gone."""
-        present = {request.metadata.uid for request in kept}
+        present = {request.metadata.uid for request in kept if request.metadata.deletion_timestamp is None}
         self._cache.cluster.replace_bind_requests(kept)
         for uid in sorted(self._present - present):
             self._cache.listeners.request_gone(uid)
@@ -175,7 +175,10 @@ class RequestSink:
         self._cache.wake.set()
 
     def upsert(self, obj: BindRequest) -> None:
-        """Take a BindRequest."""
+        """Take a BindRequest; one that is being deleted counts as gone: a finalizer may keep it."""
+        if obj.metadata.deletion_timestamp is not None:
+            self.delete(obj)
+            return
         self._present.add(obj.metadata.uid)
         self._cache.cluster.upsert_bind_request(obj)
         self._cache.wake.set()

@@ -266,6 +266,33 @@ async def test_a_foreign_bind_request_binds_nothing_and_keeps_no_pod_waiting(
     await eventually(lambda: _is_gone(scheduler, name), "the BindRequest to go", within_s=PATIENCE_S)
 
 
+async def test_nobody_but_us_keeps_a_bind_request(
+    crowd: Crowd, scheduler: Identity, control_plane: ControlPlane
+) -> None:
+    gated = share("kept", "0.1")
+    gated["spec"]["schedulingGates"] = [{"name": "example.com/wait"}]
+    created = await crowd.tenant.create(gated)
+    await _hand(scheduler, _request("kept", created["metadata"]["uid"], metadata={"finalizers": ["example.com/ours"]}))
+    async with identity(control_plane, control_plane.token, crowd.scene.namespace) as administrator:
+        refusal = await refused(_finalize(administrator, "kept", ["example.com/ours", "example.com/kept"]))
+        assert refusal.is_ours
+        await _finalize(administrator, "kept", [])
+    await crowd.tenant.core.delete_namespaced_pod("kept", crowd.tenant.namespace)
+    await eventually(lambda: _is_gone(scheduler, "kept"), "the BindRequest to go", within_s=PATIENCE_S)
+
+
+async def _finalize(who: Identity, name: str, finalizers: list[str]) -> Any:
+    return await who.custom.patch_namespaced_custom_object(
+        names.SCHEDULING_GROUP,
+        "v1alpha2",
+        who.namespace,
+        "bindrequests",
+        name,
+        {"metadata": {"finalizers": finalizers}},
+        _content_type="application/merge-patch+json",
+    )
+
+
 async def _only_one(crowd: Crowd) -> bool | None:
     return len(await crowd.scene.reservations()) == 1 or None
 

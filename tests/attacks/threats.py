@@ -307,6 +307,17 @@ THREATS: Final = (
         ["tests/attacks/test_foreign_objects: nobody_but_us, a_tenant_writes_no_plan"],
     ),
     Threat(
+        "H6",
+        "a BindRequest kept by a finalizer, to hold its GPUs without a pod",
+        "refused; one that is being deleted counts as gone",
+        Layer.POLICY,
+        [
+            "tests/attacks/test_foreign_objects: keeps_a_bind_request",
+            "tests/scheduler/commit/test_handed: kept_while_it_is_deleted, beside_one_that_is_kept",
+            "tests/simulator/test_policies",
+        ],
+    ),
+    Threat(
         "G1",
         "an old `kai.scheduler/stale-podgroup-timestamp`",
         "a restarted scheduler releases that gang at once",

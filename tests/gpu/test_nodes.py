@@ -274,6 +274,7 @@ def test_a_request_of_ours_is_an_order() -> None:
         ({"annotations": {names.HANDOVER: "{}"}}, {}, names.HANDOVER),
         ({}, {"selectedGPUGroups": ["h"]}, "name different groups"),
         ({}, {"selectedNode": ""}, "spec.selectedNode is empty"),
+        ({"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a.b/c"]}, {}, "it is being deleted"),
         ({}, {"podName": "q"}, "its name is not spec.podName, 'q'"),
     ],
 )

@@ -55,6 +55,10 @@ QUEUED = {**pod(node="n"), "metadata": {**pod()["metadata"], "labels": {"kai.sch
 GROUPED = with_annotations(pod(node="n"), {"pod-group-name": "g"})
 PLANNED = {"metadata": {"annotations": {"moorage.dev/plan": "{}"}}}
 ORDER = {"metadata": {"annotations": {"moorage.dev/handover": "{}"}}, "spec": {"selectedNode": "n"}}
+KEPT = {
+    "metadata": {"annotations": {"moorage.dev/handover": "{}"}, "finalizers": ["a.b/c"]},
+    "spec": {"selectedNode": "n"},
+}
 
 
 @pytest.mark.parametrize(
@@ -87,6 +91,8 @@ ORDER = {"metadata": {"annotations": {"moorage.dev/handover": "{}"}}, "spec": {"
         ("bindrequests", "CREATE", None, ORDER, {}, [403]),
         ("bindrequests", "UPDATE", ORDER, {**ORDER, "spec": {"selectedNode": "m"}}, {}, [403]),
         ("bindrequests", "UPDATE", ORDER, ORDER, {}, []),
+        ("bindrequests", "UPDATE", ORDER, KEPT, {}, [403]),
+        ("bindrequests", "UPDATE", KEPT, ORDER, {}, []),
         ("podgroups", "CREATE", None, PLANNED, {}, [403]),
         ("podgroups", "UPDATE", PLANNED, PLANNED, {}, []),
         ("configmaps", "CREATE", None, {"metadata": {}}, {"name": "p-x7k2p9q-shared-gpu-0"}, [403]),

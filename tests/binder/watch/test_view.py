@@ -11,6 +11,8 @@ from typing_extensions import override
 from binder.core.reservation_pod import ReservationTemplate
 from binder.watch.sinks import NodeSink, PodSink, RequestSink
 from binder.watch.view import View
+from gpu import bind_request
+from gpu.bind_request import Handover, PlannedDevice
 from gpu.book import Book
 from kube.events import EventRecorder
 from kube.watch.signal import Signal
@@ -20,6 +22,7 @@ from tests.binder.cluster import cluster
 from tests.sharing.made import attempt, bound, pod, reservation
 from wire import names
 from wire.core import Node, NodeSpec, ObjectMeta, ObjectReference, Pod, PodSpec
+from wire.crds.bindrequest import BindRequest
 
 
 def view() -> View:
@@ -211,6 +214,28 @@ async def test_a_list_replaces_what_was_known() -> None:
     assert set(seen.pods) == {"uid-c"}
     assert seen.gone_pods.get("uid-a") is None
     await RequestSink(seen).replace([])
+
+
+@pytest.mark.parametrize("is_listed", [True, False])
+async def test_a_request_that_is_being_deleted_is_gone_whatever_keeps_it(*, is_listed: bool) -> None:
+    seen = view()
+    sink = RequestSink(seen)
+    handed = bind_request.render(Handover("1", (PlannedDevice("g", 1),)))
+    meta = {"name": "p", "uid": "r", "annotations": {names.HANDOVER: handed}}
+    spec = {"podName": "p", "selectedNode": "node-1", "selectedGPUGroups": ["g"]}
+    whole = {"metadata": {**meta, "ownerReferences": [{"kind": "Pod", "name": "p", "uid": "u"}]}, "spec": spec}
+    request = msgspec.convert(whole, BindRequest)
+    sink.upsert(request)
+    assert seen.has_request("r")
+    metadata = msgspec.structs.replace(
+        request.metadata, deletion_timestamp="2026-01-01T00:00:00Z", finalizers=["example.com/kept"]
+    )
+    deleted = msgspec.structs.replace(request, metadata=metadata)
+    if is_listed:
+        await sink.replace([deleted])
+    else:
+        sink.upsert(deleted)
+    assert not seen.has_request("r")
 
 
 async def test_pods_share_what_they_have_in_common() -> None:

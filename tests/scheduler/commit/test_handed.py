@@ -25,8 +25,9 @@ from scheduler.watch.cache import Cache
 from simulator.apiserver.faults import Fault, once
 from simulator.apiserver.server import MemoryApiServer
 from simulator.clock import VirtualClock
+from simulator.world import World
 from tests.scheduler import stage
-from tests.scheduler.stage import create, find, is_call, phases, pod, settle, share, writes
+from tests.scheduler.stage import create, find, is_call, phases, pod, settle, share, waits_because, writes
 from wire import names
 from wire.core import Pod
 
@@ -75,6 +76,54 @@ async def test_attempts_that_keep_failing_back_off() -> None:
         await settle(600)
         assert phases(world) == {"a": "Pending"}
         assert len(writes(world, "scheduler", "bindrequests", verb="create")) < 15
+
+
+async def _kept(world: World) -> None:
+    """Hand a share over, and have a finalizer keep its BindRequest, as a foreground deletion can."""
+    world.binder.crash()
+    await create(world, share("a", "0.9"))
+    await settle(60)
+    kept = {"metadata": {"finalizers": ["example.com/kept"]}}
+    await stage.api_of(world, "scheduler").patch(BIND_REQUESTS, "a", kept, namespace=stage.TEAM)
+
+
+@pytest.mark.parametrize("is_bound", [True, False])
+async def test_a_request_that_is_kept_while_it_is_deleted_holds_no_device(*, is_bound: bool) -> None:
+    async with stage.stage("1x1x80GiB") as world:
+        await _kept(world)
+        if is_bound:
+            await world.restart(world.binder)
+            await settle(30)
+            assert phases(world) == {"a": "Running"}
+        else:
+            await world.api.delete(BIND_REQUESTS, "a", namespace=stage.TEAM)
+        await world.api.delete(PODS, "a", namespace=stage.TEAM)
+        if not is_bound:
+            await world.restart(world.binder)
+        await create(world, share("b", "0.9"))
+        await settle(300)
+        assert phases(world) == {"b": "Running"}
+        (request,) = (await world.api.list(BIND_REQUESTS)).items
+        assert (request.metadata.name, request.metadata.deletion_timestamp is None) == ("a", False)
+
+
+async def test_a_pod_whose_request_can_not_be_created_beside_one_that_is_kept_waits_and_holds_nothing() -> None:
+    async with stage.stage("1x1x80GiB") as world:
+        await _kept(world)
+        await world.api.delete(BIND_REQUESTS, "a", namespace=stage.TEAM)
+        await world.restart(world.binder)
+        await settle(120)
+        assert phases(world) == {"a": "Pending"}
+        assert "BindRequest a is being deleted, and its finalizers keep it: example.com/kept" in waits_because(
+            world, "a"
+        )
+        await create(world, share("b", "0.9"))
+        await settle(300)
+        assert phases(world) == {"a": "Pending", "b": "Running"}
+        await world.api.delete(PODS, "b", namespace=stage.TEAM)
+        await world.api.patch(BIND_REQUESTS, "a", {"metadata": {"finalizers": None}}, namespace=stage.TEAM)
+        await settle(900)
+        assert phases(world) == {"a": "Running"}
 
 
 async def test_a_request_deleted_by_hand_is_made_again() -> None:
