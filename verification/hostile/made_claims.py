@@ -37,7 +37,7 @@ from verification.hostile.device_actions import (
 )
 from verification.hostile.faults import drawing
 from verification.hostile.faults.kinds import OF_AGENTS, OF_CLAIMS, OF_PREEMPTION
-from verification.hostile.scenario import Scenario, Switches, scenario_of
+from verification.hostile.scenario import Scenario, Switches, is_scaled, lagging, scenario_of
 from verification.hostile.variations import Timers
 from wire import names
 
@@ -129,6 +129,7 @@ def scenario(seed: int, *, kinds: Collection[str] | None = None) -> Scenario:
     if pressing.random() < _PRESSED:
         settings = msgspec.structs.replace(settings, preemption=True)
         actions = [*contending.pressed(pressing, actions, shapes=machines, duration_s=duration_s)]
+    settings = msgspec.structs.replace(settings, autoscaling=is_scaled(f"{seed}/extended"))
     about = [of for of, is_there in ((OF_AGENTS, settings.agents), (OF_PREEMPTION, settings.preemption)) if is_there]
     faults = drawing.draw(
         random.Random(f"{seed}/extended/faults"),
@@ -138,7 +139,11 @@ def scenario(seed: int, *, kinds: Collection[str] | None = None) -> Scenario:
         binders=settings.binders,
         duration_s=2 * duration_s,
         about=[*about, OF_CLAIMS],
+        surely=(OF_CLAIMS, OF_PREEMPTION),
     )
+    with_cards = [each for each in machines if each.cards_mib]
+    late, coming = lagging(f"{seed}/extended", with_cards, kinds=kinds, duration_s=duration_s, part=0.5)
+    actions, faults = [*actions, *coming], tuple(sorted((*faults, *late), key=lambda fault: fault.at_s))
     calm_s = max((*(action.at_s for action in actions), *(fault.end_s for fault in faults)))
     devices = [each for action in actions if isinstance(action, PublishDevices) for each in action.devices]
     if any(each.has_to_get_ready for each in devices):

@@ -6,7 +6,7 @@ So what a seed found is kept as a file that outlives changes of the generator, a
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -257,9 +257,8 @@ def scenario_of(seed: int, kinds: Collection[str] | None = None, *, with_claims:
     if is_contended:
         shapes = room.choice(contending.SHAPES)
     nodes = shape.parse(shapes)
-    is_scaled = _rng(seed, "autoscaling").random() < _AUTOSCALING
     settings = _switches(_rng(seed, "settings"))
-    settings = msgspec.structs.replace(settings, autoscaling=is_scaled, preemption=preemption)
+    settings = msgspec.structs.replace(settings, autoscaling=is_scaled(seed), preemption=preemption)
     rng = _rng(seed, "berths")
     if rng.random() < _KEEPS_NODES:
         percent, patience_s = rng.choice(_RESERVED_NODES_PERCENT), rng.choice(_PATIENCES_S)
@@ -295,15 +294,10 @@ def scenario_of(seed: int, kinds: Collection[str] | None = None, *, with_claims:
         about=_about(settings, actions),
         surely=(OF_CLAIMS, OF_PREEMPTION) if is_contended and room.random() < _PREEMPTION_IS_STRUCK else (OF_CLAIMS,),
     )
-    rng = _rng(seed, "lagging")
     others = [node for node in nodes if node.cards_mib]
-    if (kinds is None or "slow-starts" in kinds) and len(others) > 1 and rng.random() < _LAGS:
-        late = SlowStarts(
-            at_s=round(rng.uniform(0.1, 0.5) * duration_s, 3), for_s=90.0, node=others[0].name, slow_s=90.0
-        )
-        coming = workload.while_one_lags(rng, others, at_s=late.at_s)
-        actions = tuple(sorted((*actions, *coming), key=lambda action: action.at_s))
-        faults = tuple(sorted((*faults, late), key=lambda fault: fault.at_s))
+    late, coming = lagging(seed, others, kinds=kinds, duration_s=duration_s)
+    actions = tuple(sorted((*actions, *coming), key=lambda action: action.at_s))
+    faults = tuple(sorted((*faults, *late), key=lambda fault: fault.at_s))
     calm_s = max((*(action.at_s for action in actions), *(fault.end_s for fault in faults)), default=0.0)
     return Scenario(seed=seed, shapes=shapes, settings=settings, actions=actions, faults=faults, calm_s=calm_s)
 
@@ -339,5 +333,29 @@ def _switches(rng: random.Random) -> Switches:
     )
 
 
-def _rng(seed: int, purpose: str) -> random.Random:
+def lagging(
+    seed: int | str,
+    nodes: Sequence[NodeShape],
+    *,
+    kinds: Collection[str] | None,
+    duration_s: float,
+    part: float = _LAGS,
+) -> tuple[list[Fault], list[Action]]:
+    """Draw whether one of these nodes, all with GPUs, starts pods late while shares are under way to it.
+
+    ``seed``: of the run, with its kind; ``part``: of the runs.
+    """
+    rng = _rng(seed, "lagging")
+    if not (kinds is None or "slow-starts" in kinds) or len(nodes) < 2 or rng.random() >= part:
+        return [], []
+    late = SlowStarts(at_s=round(rng.uniform(0.1, 0.5) * duration_s, 3), for_s=90.0, node=nodes[0].name, slow_s=90.0)
+    return [late], [*workload.while_one_lags(rng, nodes, at_s=late.at_s)]
+
+
+def is_scaled(seed: int | str) -> bool:
+    """Whether shares that fit nowhere ask an autoscaler for nodes. ``seed``: of the run, with its kind."""
+    return _rng(seed, "autoscaling").random() < _AUTOSCALING
+
+
+def _rng(seed: int | str, purpose: str) -> random.Random:
     return random.Random(f"{seed}/{purpose}")

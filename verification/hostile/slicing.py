@@ -21,7 +21,7 @@ from verification.hostile.actions import MAIN, Action, CreatePod, CreatePodGroup
 from verification.hostile.device_actions import AskLayout, OfferGpus, WithdrawLayouts
 from verification.hostile.faults import drawing
 from verification.hostile.faults.kinds import OF_AGENTS, OF_PARTITIONING, OF_PREEMPTION
-from verification.hostile.scenario import Scenario, Switches
+from verification.hostile.scenario import Scenario, Switches, is_scaled, lagging
 from verification.hostile.variations import Timers
 from wire import names
 
@@ -34,6 +34,8 @@ _HEARS_S: Final = (0.0, 0.5, 3.0)
 _TELLS_S: Final = (0.0, 2.0, 10.0)
 #: Part of the runs in which pods have priorities, and urgent ones evict others.
 _PRESSED: Final = 0.7
+#: Part of the runs in which others share whole GPUs, on nodes beside.
+_HAVE_SHARES: Final = 0.4
 #: How slices are shared where they are: halves of large ones, quarters of small ones.
 _ENTRIES: Final = ("mig-3g.40gb:half:2", "mig-1g.10gb:quarter:4")
 _PARTS: Final = ("half", "quarter", "quarter")
@@ -48,15 +50,21 @@ def scenario(seed: int, *, kinds: Collection[str] | None = None) -> Scenario:
     """
     rng = random.Random(f"{seed}/mig")
     shapes = rng.choice(_SHAPES)
+    shares = random.Random(f"{seed}/mig/shares")
+    has_shares = shares.random() < _HAVE_SHARES
+    shapes = (*shapes, "2x1x80GiB") if has_shares else shapes
     machines = shape.parse(shapes)
     sliced = tuple(_node(rng, machine.name) for machine in machines if not machine.cards_mib)
     duration_s = rng.choice(_DURATIONS_S)
     settings = _switches(rng, sliced)
     actions = [*_pods(rng, duration_s), *_administration(rng, [each.node for each in sliced], duration_s)]
+    if has_shares:
+        actions += _shares(shares, duration_s)
     pressing = random.Random(f"{seed}/mig/priorities")
     if pressing.random() < _PRESSED:
         settings = msgspec.structs.replace(settings, preemption=True)
         actions = [*contending.pressed(pressing, actions, shapes=machines, duration_s=duration_s)]
+    settings = msgspec.structs.replace(settings, autoscaling=is_scaled(f"{seed}/mig"))
     about = [of for of, is_there in ((OF_AGENTS, settings.agents), (OF_PREEMPTION, settings.preemption)) if is_there]
     faults = drawing.draw(
         random.Random(f"{seed}/mig/faults"),
@@ -66,7 +74,12 @@ def scenario(seed: int, *, kinds: Collection[str] | None = None) -> Scenario:
         binders=settings.binders,
         duration_s=2 * duration_s,
         about=[*about, OF_PARTITIONING],
+        surely=(OF_PARTITIONING, OF_PREEMPTION),
     )
+    if has_shares:
+        whole = [each for each in machines if each.cards_mib]
+        late, coming = lagging(f"{seed}/mig", whole, kinds=kinds, duration_s=duration_s, part=0.5)
+        actions, faults = [*actions, *coming], tuple(sorted((*faults, *late), key=lambda fault: fault.at_s))
     ends_s = (*(action.at_s for action in actions), *(fault.end_s for fault in faults))
     return Scenario(
         seed=seed,
@@ -144,6 +157,17 @@ def _pods(rng: random.Random, duration_s: float) -> Iterator[Action]:
             yield CreatePod(
                 at_s=at_s, name=f"{name}-{member}", group=name, limits=limits, run_s=rng.choice((None, 20.0))
             )
+
+
+def _shares(rng: random.Random, duration_s: float) -> Iterator[CreatePod]:
+    """More parts of whole GPUs than fit on the nodes that have some."""
+    for number in range(rng.choice((3, 5))):
+        yield CreatePod(
+            at_s=_moment(rng, duration_s),
+            name=f"s-{number}",
+            annotations={names.GPU_FRACTION: rng.choice(("0.5", "0.7", "0.9"))},
+            run_s=rng.choice((None, 20.0, 60.0)),
+        )
 
 
 def _administration(rng: random.Random, nodes: Sequence[str], duration_s: float) -> Iterator[Action]:

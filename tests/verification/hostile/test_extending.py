@@ -13,7 +13,7 @@ from verification.hostile.device_actions import (
     PublishDevices,
     RunDriver,
 )
-from verification.hostile.faults.kinds import OF_CLAIMS
+from verification.hostile.faults.kinds import OF_CLAIMS, OF_PREEMPTION
 from verification.hostile.queue_actions import CreateQueue
 from wire import names
 
@@ -62,3 +62,10 @@ def test_claims_are_deleted_and_forged_classes_go_and_come_and_drivers_are_late(
     kinds = {type(action) for each in made for action in each.actions}
     assert kinds >= {CreateExtendedClass, DeleteClass, DeleteClaimsOf, ForgeClaim, EditPod, RunDriver}
     assert {fault.kind for each in made for fault in each.faults} & OF_CLAIMS
+
+
+def test_runs_strike_evictions_and_ask_an_autoscaler_for_nodes() -> None:
+    made = [made_claims.scenario(seed) for seed in range(40)]
+    assert all({fault.kind for fault in each.faults} & OF_PREEMPTION for each in made if each.settings.preemption)
+    assert {each.settings.autoscaling for each in made} == {True, False}
+    assert any(fault.kind == "slow-starts" for each in made for fault in each.faults)

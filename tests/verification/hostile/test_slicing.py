@@ -10,7 +10,7 @@ from simulator.mig.hardware import PROFILES, size, spot
 from verification.hostile import slicing
 from verification.hostile.actions import CreatePod, CreatePodGroup
 from verification.hostile.device_actions import AskLayout, OfferGpus, WithdrawLayouts
-from verification.hostile.faults.kinds import OF_PARTITIONING
+from verification.hostile.faults.kinds import OF_PARTITIONING, OF_PREEMPTION
 from wire import names
 
 pytestmark = pytest.mark.thorough
@@ -48,3 +48,12 @@ def test_each_run_has_nodes_whose_gpus_are_offered_and_a_fault_of_their_agents()
         assert made.world.scheduler.partitioning is not None
     nodes = [each for seed in MANY for each in slicing.scenario(seed).sliced]
     assert {each.is_idle for each in nodes} == {each.keeps_uuids for each in nodes} == {True, False}
+
+
+def test_runs_reach_what_is_beside_slices_evictions_that_are_struck_and_shares_that_ask_for_nodes() -> None:
+    made = [slicing.scenario(seed) for seed in MANY]
+    assert all({fault.kind for fault in each.faults} & OF_PREEMPTION for each in made if each.settings.preemption)
+    with_shares = [each for each in made if any(node.cards_mib for node in each.nodes) and each.settings.autoscaling]
+    pods = [action for each in with_shares for action in each.actions if isinstance(action, CreatePod)]
+    assert {names.GPU_FRACTION} <= {key for pod in pods for key in pod.annotations}
+    assert any(fault.kind == "slow-starts" for each in made for fault in each.faults)
