@@ -40,22 +40,37 @@ class Charged(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """The queue, whether the pod may be preempted, and the node pool whose queue it is, "" for the one without a name.
 
     ``pool`` None: the cluster was not divided, so labels say of which one the pod is if it is divided later.
-    ``priority``: of its PodGroup's class; None: its own, which the API server lets nobody change.
+    ``priority``: of its PodGroup's class; None: its own, which the API server lets nobody change. ``minimum``: pods
+    that its gang needed then, ``part``: of them those of its subgroup; 0: it was placed in no gang.
     """
 
     queue: str
     is_preemptible: bool = msgspec.field(name="preemptible")
     pool: str | None = None
     priority: int | None = None
+    minimum: int = 0
+    part: int = 0
 
 
 _charge_decoder: Final = msgspec.json.Decoder(Charged)
 
 
-@lru_cache(maxsize=_KEPT)
-def charged(queue: str, pool: str | None, *, is_preemptible: bool, priority: int | None) -> Charged:
+def charged(
+    queue: str,
+    pool: str | None,
+    *,
+    is_preemptible: bool,
+    priority: int | None = None,
+    minimum: int = 0,
+    part: int = 0,
+) -> Charged:
     """Return the one value of these fields."""
-    return Charged(intern(queue), is_preemptible, pool, priority)
+    return _one(Charged(intern(queue), is_preemptible, pool, priority, minimum, part))
+
+
+@lru_cache(maxsize=_KEPT)
+def _one(what: Charged) -> Charged:
+    return what
 
 
 def render_charged(what: Charged | None) -> dict[str, str]:
@@ -77,7 +92,8 @@ def _parsed(text: str) -> Charged | None:
         return None
     if not found.queue:
         return None
-    return charged(found.queue, found.pool, is_preemptible=found.is_preemptible, priority=found.priority)
+    minimum, part = max(0, found.minimum), max(0, found.part)
+    return _one(msgspec.structs.replace(found, queue=intern(found.queue), minimum=minimum, part=part))
 
 
 #: Pod garbage collection marks pods of machines that are gone so, before it deletes them by force (KEP-3329).

@@ -187,8 +187,8 @@ BOOK_FINALIZER: Final = "moorage.dev/book"
 GPU_RECORD: Final = "moorage.dev/gpu"
 #: On a user pod, written by the Binding: what it was given, exactly (gpu/grant.py).
 GRANT: Final = "moorage.dev/grant"
-#: On a user pod, written by the Binding: the queue that it was placed for, whether it may be preempted there,
-#: and its priority if that is its PodGroup's (gpu/grant.py).
+#: On a user pod, written by the Binding: what it counts for until it ends, such as its queue and preemptibility
+#: (gpu/grant.py).
 CHARGED: Final = "moorage.dev/charged"
 #: On a user pod, written with the claim that its status names: the part of a device that the claim gives it
 #: (gpu/bound_pod.py).

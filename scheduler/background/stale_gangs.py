@@ -281,6 +281,8 @@ class Releasing:
         self._tell_unclear()
         self._evictor.forget_refusals()
         now = anyio.current_time()
+        if not self._has_looked:
+            self._cache.cluster.keep_placed_minimums()
         broken = {(group.namespace, group.name): group for group in self._cache.cluster.broken_gangs()}
         finished = self._cache.finished
         self._since = {key: self._began(key, group, now) for key, group in broken.items() if key not in finished}

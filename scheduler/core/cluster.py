@@ -603,6 +603,15 @@ class Cluster:
         if pod.node and group is not None:
             self._pod_groups[pod.namespace, pod.pod_group] = self._raised.after(group, pod, now)
 
+    def keep_placed_minimums(self) -> None:
+        """Have gangs go by the minimums for which their pods were placed, where these rose while nobody saw it.
+
+        Not one that is known to have lost members: it is stamped with the time, or kept minimums of its own.
+        """
+        for group in self.broken_gangs():
+            if group.kept is None and not group.stale_since and (kept := self._raised.as_placed(group)) is not None:
+                self._pod_groups[group.namespace, group.name] = msgspec.structs.replace(group, kept=kept)
+
     def _note_group_version(self, key: Key) -> None:
         """Nothing but the version changed, as by a write of its status. It matters if the last plan names it."""
         if any(pod.uid in self._placed for pod in self.members(*key)):

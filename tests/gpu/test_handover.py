@@ -173,8 +173,9 @@ def test_a_pod_has_ended_when_none_of_its_containers_runs_any_more(
         Charged("team", True, "a100"),
         Charged("t", True, ""),
         Charged("t", True, None, 75),
+        Charged("t", True, minimum=8, part=3),
     ],
-    ids=["preemptible", "not preemptible", "of a node pool", "of the default pool", "with its group's priority"],
+    ids=["preemptible", "not preemptible", "of a node pool", "of the default pool", "with a priority", "of a gang"],
 )
 def test_what_a_binding_writes_is_read_back(what: Charged) -> None:
     assert grant.read_charged(grant.render_charged(what)) == what
@@ -184,7 +185,7 @@ def test_what_many_pods_share_is_kept_once() -> None:
     written = grant.render_charged(Charged("team", True))
     again = grant.render_charged(Charged("team", True))
     assert grant.read_charged(written) is grant.read_charged(again)
-    assert grant.read_charged(written) is grant.charged("team", None, is_preemptible=True, priority=None)
+    assert grant.read_charged(written) is grant.charged("team", None, is_preemptible=True)
 
 
 def test_a_later_version_may_say_more() -> None:

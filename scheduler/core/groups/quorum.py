@@ -22,7 +22,7 @@ from typing import Final
 import msgspec
 
 from scheduler.core.model.facts import Membership
-from scheduler.core.model.minimum_tree import NEVER, MinimumTree
+from scheduler.core.model.minimum_tree import NEVER, Contradiction, MinimumTree, Part, minimum_tree
 from scheduler.core.model.records import Minimums, PodGroupRecord, PodRecord, SucceededMember
 from scheduler.core.model.verdict import Code, SubgroupShort, Verdict
 from wire import rfc3339
@@ -342,6 +342,23 @@ class RaisedMinimums:
         if self._is_whole(group) or (is_lost and not self._has(group, group.kept)):
             return msgspec.structs.replace(group, kept=None)
         return group
+
+    def as_placed(self, group: PodGroupRecord) -> Minimums | None:
+        """The minimums for which its pods were placed, where these are still enough for them and one has risen since.
+
+        A subgroup of which no pod is left is known by the number in all alone.
+        """
+        pods, parts = 0, Counter[str]()
+        for pod in self._members(group.namespace, group.name):
+            if pod.node and pod.charged is not None and pod.charged.minimum:
+                pods = max(pods, pod.charged.minimum)
+                parts[pod.subgroup] = max(parts[pod.subgroup], pod.charged.part)
+        rising = (pods < group.minimums.all_pods, *(least < group.tree.least_of(name) for name, least in parts.items()))
+        tree = minimum_tree([Part(name, "", least, None) for name, least in parts.items() if least], None)
+        if not pods or not any(rising) or isinstance(tree, Contradiction):
+            return None
+        kept = Minimums(pods, tree)
+        return kept if self._has(group, kept) else None
 
     def _is_whole(self, group: PodGroupRecord) -> bool:
         members = self._members(group.namespace, group.name)

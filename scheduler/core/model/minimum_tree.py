@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from heapq import nlargest, nsmallest
 from typing import Final, NamedTuple
 
@@ -70,6 +71,10 @@ class MinimumTree(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
         """The leaves by name."""
         return {self.names[leaf]: leaf for leaf in self.leaves}
 
+    def least_of(self, name: str) -> int:
+        """The minimum of a leaf; 0 for a name that is none."""
+        return _least_of_leaves(self).get(name, 0) if self.leaves else 0
+
     def lacking(self, counts: Counter[str]) -> list[int]:
         """How many pods each leaf lacks, if it has these."""
         lacks = [0] * len(self.names)
@@ -127,6 +132,11 @@ class MinimumTree(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
                 able = (needed[child] for child in self.children[node] if costs[child] == 0)
                 needed[node] = sum(nlargest(self.parts[node], able))
         return needed[0]
+
+
+@lru_cache(maxsize=256)
+def _least_of_leaves(tree: MinimumTree) -> dict[str, int]:
+    return {name: tree.pods[leaf] for name, leaf in tree.numbers().items()}
 
 
 def minimum_tree(parts: Sequence[Part], min_parts: int | None) -> MinimumTree | Contradiction:

@@ -284,6 +284,11 @@ class Minimums(msgspec.Struct, frozen=True, gc=False):
     pods: int
     tree: MinimumTree
 
+    @property
+    def all_pods(self) -> int:
+        """Pods that it needs in all."""
+        return max(self.pods, self.tree.fewest)
+
     def are_met(self, there: Counter[str]) -> bool:
         """Whether these pods by subgroup are enough."""
         return self.pods <= there.total() and self.tree.is_satisfied(there)

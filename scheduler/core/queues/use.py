@@ -39,10 +39,14 @@ def is_fixed(pod: PodRecord, group: PodGroupRecord | None) -> bool:
 
 def charge_of(pod: PodRecord, group: PodGroupRecord | None, pool: NodePool | None) -> Charged:
     """What a pod that is placed now counts for until it ends. ``pool``: the scheduler's."""
-    may_go = not is_fixed(pod, group)
-    priority = None if pod.own_priority is None else pod.priority
-    value = None if pool is None else pool.value
-    return charged(queue_of(pod, group), value, is_preemptible=may_go, priority=priority)
+    return charged(
+        queue_of(pod, group),
+        None if pool is None else pool.value,
+        is_preemptible=not is_fixed(pod, group),
+        priority=None if pod.own_priority is None else pod.priority,
+        minimum=0 if group is None else group.minimums.all_pods,
+        part=0 if group is None else group.tree.least_of(pod.subgroup),
+    )
 
 
 def devices_of(resource: str) -> int:

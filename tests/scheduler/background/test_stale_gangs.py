@@ -360,3 +360,28 @@ async def test_what_a_gang_had_before_its_minimum_rose_is_forgotten_when_it_has_
         await lose(world, "g2")
         await settle(75)
         assert bound(world) == set()
+
+
+async def test_a_minimum_that_rises_while_no_scheduler_runs_breaks_no_gang_and_a_lost_member_does() -> None:
+    async with stage.stage("1x4x80GiB") as world:
+        await pair(world)
+        world.scheduler.crash()
+        await ask_for(world, 3)
+        await world.restart(world.scheduler, pause_s=5)
+        await settle(100)
+        assert bound(world) == {"g0", "g1"}
+        assert await kept(world) == '{"minMember":2}'
+        await lose(world, "g1")
+        await settle(75)
+        assert bound(world) == set()
+
+
+async def test_a_member_that_is_lost_while_no_scheduler_runs_breaks_a_gang_whose_minimum_rises_then() -> None:
+    async with stage.stage("1x4x80GiB") as world:
+        await pair(world)
+        world.scheduler.crash()
+        await ask_for(world, 3)
+        await lose(world, "g1")
+        await world.restart(world.scheduler, pause_s=5)
+        await settle(75)
+        assert bound(world) == set()

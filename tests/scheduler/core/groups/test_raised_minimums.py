@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gpu.grant import charged
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert.pod_groups import pod_group_record, read_kept, render_kept
 from scheduler.core.model.records import Minimums
@@ -122,6 +123,45 @@ def test_a_minimum_below_zero_counts_as_none() -> None:
     found = read_kept('{"minMember":-3}')
     assert isinstance(found, Minimums)
     assert found.pods == 0
+
+
+def placed(name: str, minimum: int, part: str = "", of_part: int = 0) -> Any:
+    """A member whose Binding says for which minimums it was placed."""
+    one = pod(name, gpus=1, group="g", labels={names.SUBGROUP_LABEL: part} if part else {})
+    return bound(one, "n1", charged=charged("q", None, is_preemptible=True, minimum=minimum, part=of_part))
+
+
+HEAD, WORKERS = placed("h", 3, "headgroup", 1), (placed("w1", 3, "gpu", 2), placed("w2", 3, "gpu", 2))
+STAMPED = {names.STALE_SINCE: "2026-01-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("group", "members", "is_broken"),
+    [
+        (pod_group("g", 3), [placed("a", 2), placed("b", 2)], False),
+        (pod_group("g", 3), [placed("a", 3), placed("b", 3)], True),
+        (pod_group("g", 4), [placed("a", 2), placed("b", 3)], True),
+        (pod_group("g", 3), [placed("a", 2)], True),
+        (pod_group("g", 3), [member("a"), member("b")], True),
+        (pod_group("g", 3, annotations=STAMPED), [placed("a", 2), placed("b", 2)], True),
+        (ray(3), [HEAD, *WORKERS], False),
+        (ray(3), [HEAD, WORKERS[0]], True),
+        (ray(3), WORKERS, True),
+        (ray(2), [*WORKERS, placed("w3", 3, "gpu", 2)], True),
+        (pod_group("g", 3, subGroups=parts(headgroup=0, gpu=3)), [HEAD, *WORKERS], False),
+    ],
+    ids=[
+        "rose", "lost one of three", "rose twice", "rose and lost one", "placed by an earlier version",
+        "known to have lost one", "part rose", "part rose and lost one", "part rose and lost another part",
+        "lost a part and has surplus", "part rose and all did not",
+    ],
+)  # fmt: skip
+def test_a_scheduler_that_did_not_see_a_minimum_rise_goes_by_what_pods_were_placed_for(
+    group: Any, members: list[Any], *, is_broken: bool
+) -> None:
+    made = cluster(node("n1", 8), group, *members)
+    made.keep_placed_minimums()
+    assert broken(made) is is_broken
 
 
 def test_a_gang_that_lost_what_it_had_before_its_minimum_rose_is_broken_by_a_half_start() -> None:
