@@ -22,9 +22,9 @@ _MPI_WORKER: Final = ("MPIJob", "Worker")
 
 
 def shape(case: Case) -> Shape:
-    """`runPolicy.schedulingPolicy.minAvailable`, else the sum of `replicas`."""
-    least = fields.count(case.top, MIN_AVAILABLE)
-    return Shape(minimum=sum(replicas(case).values()) if least is None else least)
+    """`runPolicy.schedulingPolicy.minAvailable`, at most the sum of `replicas`; without it that sum."""
+    total = sum(replicas(case).values())
+    return Shape(minimum=_at_most(total, case.top, MIN_AVAILABLE))
 
 
 def replicas(case: Case) -> dict[str, int]:
@@ -54,13 +54,10 @@ _LAUNCHER: Final = "Launcher"
 def mpi_shape(case: Case) -> Shape:
     """As other Kubeflow jobs; with `WaitForWorkersReady` the launcher counts once it exists."""
     found = replicas(case)
-    least = fields.count(case.top, MIN_AVAILABLE)
-    if least is not None:
-        return Shape(minimum=least)
     total = sum(found.values())
     if fields.text(case.top, "spec.launcherCreationPolicy") == "WaitForWorkersReady" and not _has_launcher(case):
         total -= found[_LAUNCHER]
-    return Shape(minimum=total)
+    return Shape(minimum=_at_most(total, case.top, MIN_AVAILABLE))
 
 
 def _has_launcher(case: Case) -> bool:
@@ -76,10 +73,10 @@ _TEMPLATE = "spec.pytorchReplicaSpecs.Worker.template"
 
 
 def pytorch_shape(case: Case) -> Shape:
-    """The sum of `replicas`, or `elasticPolicy.minReplicas`, or `minAvailable`; parts `master` and `worker`."""
+    """`minAvailable` or `elasticPolicy.minReplicas`, at most the sum of `replicas`; parts `master` and `worker`."""
     found = replicas(case)
     masters = found.get("Master", 0)
-    total = _last(sum(found.values()), case.top)
+    total = _at_most(sum(found.values()), case.top, MIN_AVAILABLE, "spec.elasticPolicy.minReplicas")
     role = fields.labels_of(case.pod).get(gangs.KUBEFLOW_REPLICA_TYPE, "").lower()
     workers = max(0, total - masters)
     parts = [SubGroup(name=_MASTER, min_member=masters)] if masters else []
@@ -97,11 +94,10 @@ def pytorch_shape(case: Case) -> Shape:
     return Shape(parts=tuple(parts), part=part)
 
 
-def _last(total: int, job: Json) -> int:
-    """Return the minimum: the last of the fields that is set wins."""
-    for path in ("spec.elasticPolicy.minReplicas", MIN_AVAILABLE):
-        total = fields.count(job, path, total) or 0
-    return total
+def _at_most(total: int, job: Json, *paths: str) -> int:
+    """Return the first of these fields that is set, at most the pods that the controllers make; else those."""
+    least = [number for path in paths if (number := fields.count(job, path)) is not None]
+    return min(least[0], total) if least else total
 
 
 def _segment_size(case: Case) -> int | None:

@@ -15,7 +15,7 @@ from wire.crds.podgroup import SubGroup
 
 
 def shape(case: Case) -> Shape:
-    """`minAvailable`, else the sum of `replicas`, of tasks with the same `dependsOn`; parts if a task has a minimum."""
+    """`minAvailable`, at most the sum of `replicas`, of tasks with the same `dependsOn`; parts if a task has one."""
     tasks = list(enumerate(fields.mappings(case.top, "spec.tasks")))
     bounded(case.top, (), len(tasks))
     awaited = {_name(at, task): _awaited(case.top, at, task) for at, task in tasks}
@@ -29,10 +29,9 @@ def shape(case: Case) -> Shape:
         least = fields.checked_count(case.top, f"{place}.minAvailable", task.get("minAvailable"))
         has_minimums = has_minimums or least is not None
         total += replicas
-        parts.append(SubGroup(name=_name(at, task), min_member=replicas if least is None else least))
-    minimum = fields.count(case.top, "spec.minAvailable", total) or 0
-    # What is asked of the whole can't be had of some.
-    minimum = minimum if len(together) == len(tasks) else min(minimum, total)
+        parts.append(SubGroup(name=_name(at, task), min_member=replicas if least is None else min(least, replicas)))
+    # Volcano's own webhook refuses a larger number; without it nobody makes more pods than these.
+    minimum = min(fields.count(case.top, "spec.minAvailable", total) or 0, total)
     suffix = f"-{_name(*together[0])}" if own else ""
     if not has_minimums:
         return Shape(minimum=minimum, suffix=suffix)

@@ -118,6 +118,10 @@ def job_of(least: int, parallelism: int, *, succeeded: int = 0, **spec: Any) -> 
     return owner_as_read({**made, "status": {"succeeded": succeeded}})
 
 
+def least_available(number: int) -> dict[str, Any]:
+    return {"runPolicy": {"schedulingPolicy": {"minAvailable": number}}}
+
+
 RAYS = {"headgroup": 1, "small": 2, "hosts": 8}
 SEGMENTS = {"kai.scheduler/segment-size": "4"}
 
@@ -166,8 +170,20 @@ ROWS: list[tuple[str, dict[str, Any], list[dict[str, Any]], tuple[str, Any, dict
     (
         "Kubeflow job with minAvailable",
         PLAIN,
-        [kubeflow("TFJob", "tfReplicaSpecs", more={"runPolicy": {"schedulingPolicy": {"minAvailable": 3}}}, Worker=9)],
+        [kubeflow("TFJob", "tfReplicaSpecs", more=least_available(3), Worker=9)],
         ("pg-job-tfjob-job", 3, {}, ""),
+    ),
+    (
+        "Kubeflow job with minAvailable above its replicas",
+        PLAIN,
+        [kubeflow("TFJob", "tfReplicaSpecs", more=least_available(12), PS=1, Worker=8)],
+        ("pg-job-tfjob-job", 9, {}, ""),
+    ),
+    (
+        "elastic PyTorchJob with minReplicas above its replicas",
+        WORKER,
+        [kubeflow("PyTorchJob", "pytorchReplicaSpecs", more={"elasticPolicy": {"minReplicas": 9}}, Master=1, Worker=4)],
+        ("pg-job-pytorchjob-job", 5, {"master": 1, "worker": 4}, "worker"),
     ),
     (
         "MPIJob v1",
@@ -463,6 +479,22 @@ ROWS: list[tuple[str, dict[str, Any], list[dict[str, Any]], tuple[str, Any, dict
         PLAIN,
         [obj("batch.volcano.sh/v1alpha1", "Job", "v", spec={"minAvailable": 3, "tasks": [{"replicas": 9}]})],
         ("pg-v-job-v", 3, {}, ""),
+    ),
+    (
+        "Volcano Job with minimums above its replicas",
+        pod(labels={gangs.VOLCANO_TASK: "ps"}),
+        [
+            obj(
+                "batch.volcano.sh/v1alpha1",
+                "Job",
+                "v",
+                spec={
+                    "minAvailable": 8,
+                    "tasks": [{"name": "ps", "replicas": 2, "minAvailable": 3}, {"name": "worker"}],
+                },
+            )
+        ],
+        ("pg-v-job-v", 3, {"ps": 2, "worker": 1}, "ps"),
     ),
     (
         "Volcano Job whose tasks have minimums",
@@ -836,11 +868,13 @@ def test_priority_follows_from_the_kind(owner: dict[str, Any], priority: str) ->
     assert made.pod_group.spec.priority_class_name == priority
 
 
+@pytest.mark.parametrize("least", [{}, least_available(5)], ids=["all", "minAvailable"])
 @pytest.mark.parametrize("exists", [True, False])
-def test_an_mpi_job_that_waits_for_its_workers_counts_the_launcher_once_it_exists(exists: bool) -> None:
-    job = kubeflow(
-        "MPIJob", "mpiReplicaSpecs", "v2beta1", {"launcherCreationPolicy": "WaitForWorkersReady"}, Launcher=1, Worker=4
-    )
+def test_an_mpi_job_that_waits_for_its_workers_counts_the_launcher_once_it_exists(
+    exists: bool, least: dict[str, Any]
+) -> None:
+    spec = {"launcherCreationPolicy": "WaitForWorkersReady", **least}
+    job = kubeflow("MPIJob", "mpiReplicaSpecs", "v2beta1", spec, Launcher=1, Worker=4)
     launcher = ("batch", "Job", "job-launcher")
     bottom, read = chained(WORKER, job)
     found = msgspec.structs.replace(read, named={launcher: JOB if exists else Absent.NOT_FOUND})
