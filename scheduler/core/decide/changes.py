@@ -17,9 +17,10 @@ import msgspec
 from gpu.request import MemoryAsk
 from scheduler.core.assumed.commits import Commits
 from scheduler.core.model.devices import SliceRecord
+from scheduler.core.model.plan import Placement
 from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.quota import QueueRecord
-from scheduler.core.model.records import NodeRecord, PodGroupRecord, PodRecord
+from scheduler.core.model.records import Held, NodeRecord, PodGroupRecord, PodRecord
 from scheduler.core.model.seen_pods import Pods
 from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.ledger import Ledger
@@ -250,18 +251,22 @@ class WithoutPods(msgspec.Struct, frozen=True):
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """Pods (UIDs) that waited, none with a share of a device, run on these nodes. ``since_s``: by the wall clock."""
+    """Pods that waited run where they were placed. ``since_s``: by the wall clock."""
 
-    places: tuple[tuple[str, str], ...]
+    placed: tuple[Placement, ...]
     since_s: int
 
     def apply(self, draft: Draft) -> None:
         """Put the pods."""
-        for uid, node in self.places:
-            pod = draft.pods.records.get(uid)
+        for each in self.placed:
+            pod = draft.pods.records.get(each.pod_uid)
             if pod is None or pod.node:
-                raise UnknownObject("Bound.places", uid)
-            draft.put_bound(msgspec.structs.replace(pod, node=node, started_s=self.since_s))
+                raise UnknownObject("Bound.placed", each.pod_uid)
+            held = tuple(
+                Held(part.group, part.nano, resource=part.resource, compute_percent=part.compute_percent)
+                for part in each.devices
+            )
+            draft.put_bound(msgspec.structs.replace(pod, node=each.node, held=held, started_s=self.since_s))
 
 
 class AnotherQueue(msgspec.Struct, frozen=True):

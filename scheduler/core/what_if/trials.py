@@ -392,16 +392,16 @@ class Trying:
     def _is_evicted(self, changes: tuple[Change, ...], placed: tuple[Placement, ...], wall_s: int) -> Steps[bool]:
         """Whether the next decision evicts pods of the group, once they run, for others that wait.
 
-        Not tried are pods whose devices or volumes are chosen with their places.
+        Not tried are pods whose claims or volumes are chosen with their places.
         """
         is_tried = self.looks_ahead and self.snapshot.settings.preemption and placed
-        if not is_tried or any(each.devices or each.claims or each.volumes for each in placed):
+        if not is_tried or any(each.claims or each.volumes for each in placed):
             return False
         self.tries += 1
         answer = yield from answering_as_if(
             self.snapshot,
             *changes,
-            Bound(tuple((each.pod_uid, each.node) for each in placed), wall_s),
+            Bound(placed, wall_s),
             OnlyThese((yield from self.finding_rivals()).uids),
             uids=(),
             now_ns=self.now_ns,

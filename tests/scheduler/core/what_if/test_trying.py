@@ -96,7 +96,8 @@ def test_a_quota_for_one_is_told_to_the_first_of_equal_pods_alone(name: str, tol
     assert tried.helps(quota, is_own=False) is told
 
 
-def test_a_node_where_the_pod_is_evicted_at_once_for_a_gang_does_not_help() -> None:
+@pytest.mark.parametrize("asked", [{"gpus": 1}, {"fraction": "0.6"}], ids=["whole", "share"])
+def test_a_node_where_the_pod_is_evicted_at_once_for_a_gang_does_not_help(asked: dict[str, Any]) -> None:
     """The gang finds no two GPUs free, so it sleeps on while the pod starts, and then reclaims both."""
     a, b = {"kai.scheduler/queue": "a"}, {"kai.scheduler/queue": "b"}
     gang: tuple[Any, ...] = (
@@ -104,7 +105,7 @@ def test_a_node_where_the_pod_is_evicted_at_once_for_a_gang_does_not_help() -> N
         *(pod(f"g{at}", gpus=1, group="g", labels=b) for at in range(2)),
     )
     queues = queue("a", gpu=(0, 1, -1)), queue("b", gpu=(2, 1, -1))
-    pods = pod("r", gpus=1, bound_to="n1", labels=a), pod("p", gpus=1, labels=a)
+    pods = pod("r", gpus=1, bound_to="n1", labels=a), pod("p", labels=a, **asked)
     there: tuple[Any, ...] = (node(gpus=1), *queues, *pods)
     beside = trying(cluster(*there, *gang, settings=Settings(preemption=True)))
     assert [each.node for each in beside.beside_others(more(1), preemption=False).placed] == ["n2"]
