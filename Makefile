@@ -45,7 +45,7 @@ endef
 # Builds the site anew, with nothing of before: what another page links to may be gone.
 SITE = rm -rf build/site build/doctrees && $(DOCS_VENV)/bin/python -m sphinx --quiet --fail-on-warning --nitpicky --doctree-dir build/doctrees -c docs . build/site
 
-.PHONY: help demo ui test test-all node-test node-install browser-install screenshots simulate-soak simulate-record enumerate chaos mutants nightly lint format docs pins chart settings metrics reference images cluster cluster-status cluster-down bench clean
+.PHONY: help demo ui test test-all node-test node-install browser-install screenshots simulate-soak simulate-record simulate-suggestions enumerate chaos mutants nightly lint format docs pins chart settings metrics reference images cluster cluster-status cluster-down bench clean
 
 help:
 	@echo 'make demo          the scheduler at work on simulated GPUs, no cluster needed'
@@ -59,6 +59,7 @@ help:
 	@echo 'make screenshots   renew the pictures in docs/page, which are those of a simulated cluster'
 	@echo 'make simulate-soak random hostile runs on all processors; SEEDS=1-10000 FAULTS=kind,kind MINUTES=60'
 	@echo 'make simulate-record one of them for moorage ui --open; SEED=7 FAULTS=kind,kind, or SCRIPT=soak-failures/S3-7.json'
+	@echo 'make simulate-suggestions  do what explain suggests in random clusters; SEEDS=1-2000 MINUTES=60'
 	@echo 'make enumerate     every write of every kind of commit, struck in every way, on all processors'
 	@echo 'make chaos         everything killed and restarted at random on a real control plane; MINUTES=10 SEED=1'
 	@echo 'make mutants       random small defects that the tests have to find; COUNT=300 MUTANTS_SEED=1'
@@ -168,6 +169,10 @@ simulate-soak: $(READY)
 # Into soak-failures/seed-7.run, or beside the script. The exit code says whether something did not hold.
 simulate-record: $(READY)
 	$(BIN)/python -m verification.hostilerun $(if $(SCRIPT),--script $(SCRIPT),--seed $(SEED) $(if $(FAULTS),--faults $(FAULTS)))
+
+# Clusters as in verification/what_if; the exit code says whether a suggestion was wrong or one was missing.
+simulate-suggestions: $(READY)
+	$(BIN)/python -m verification.what_if --seeds $(SEEDS) --minutes $(MINUTES)
 
 enumerate: $(READY)
 	MOORAGE_ENUMERATE=1 $(BIN)/pytest -n $(WORKERS) tests/simulation/test_every_write.py tests/scheduler/preemption/test_struck.py $(ARGS)

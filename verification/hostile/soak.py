@@ -450,7 +450,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="simulate-soak", description="Run many hostile scenarios.")
-    parser.add_argument("--seeds", type=_seeds, required=True, metavar="A-B", help="one seed, or the first and last")
+    parser.add_argument("--seeds", type=seeds_in, required=True, metavar="A-B", help="one seed, or the first and last")
     parser.add_argument(
         "--faults",
         type=kinds_in,
@@ -466,7 +466,8 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _seeds(text: str) -> range:
+def seeds_in(text: str) -> range:
+    """Return the seeds on the command line. Raises argparse.ArgumentTypeError."""
     first, _, last = text.partition("-")
     if not (first.isdecimal() and (last or first).isdecimal()):
         raise argparse.ArgumentTypeError(f"{text!r}; allowed: one seed as in 7, or the first and last as in 1-1000")

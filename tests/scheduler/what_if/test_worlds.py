@@ -9,7 +9,7 @@ import pytest
 from simulator.world import WorldSettings
 from tests.quick import few
 from tests.scheduler.stage import stage
-from tests.scheduler.what_if import worlds
+from verification.what_if import worlds
 
 #: Seeds of clusters that, begun at another fraction of a second, have other UIDs.
 _MOVED = (129, 5, 11)

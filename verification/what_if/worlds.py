@@ -1,20 +1,35 @@
 """Random clusters in which groups wait, as scripts: each can be run again, with one thing different.
 
+Some evict pods for others, some have a Topology whose zones gangs require, some have devices that ResourceClaims name.
+
 What an edit means is done here to API objects, as a user would; nothing of it comes from the code that suggests it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 import anyio
 
 from kube.client.errors import NotFound
-from kube.client.resources import NODES, POD_GROUPS, PODS, QUEUES
+from kube.client.resources import (
+    DEVICE_CLASSES,
+    NODES,
+    POD_GROUPS,
+    PODS,
+    PRIORITY_CLASSES,
+    QUEUES,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_SLICES,
+    TOPOLOGIES,
+)
+from scheduler.core.model.settings import Settings
 from scheduler.core.what_if.edits import Edit
 from scheduler.core.what_if.group_changes import (
     CPU,
@@ -30,15 +45,17 @@ from scheduler.core.what_if.group_changes import (
 from scheduler.core.what_if.known_ends import Wait
 from scheduler.core.what_if.node_changes import Ended, MoreNodes
 from scheduler.core.what_if.queue_changes import OtherQueue, QueueAmount
-from simulator.clock import VirtualTimeLoop
+from scheduler.settings import SchedulerSettings
+from simulator.checks.violations import SOUND
+from simulator.clock import VirtualClock, VirtualTimeLoop
 from simulator.nodes import node_object
 from simulator.nodes.shape import NodeShape
-from simulator.world import World
-from tests.scheduler.stage import TEAM, pod
+from simulator.world import World, WorldSettings
 from wire import names
 
 T = TypeVar("T")
 
+TEAM: Final = "team-a"
 QUEUE_LABEL: Final = "kai.scheduler/queue"
 ZONE: Final = "zone"
 TAINT: Final = {"key": "dedicated", "value": "ml", "effect": "NoSchedule"}
@@ -48,22 +65,32 @@ _ONES: Final = {"cpu": 1, "memory": 10**6, "gpu": 10**9}
 #: Between two objects: of those created in one second the UID says which comes first, and a run with more nodes has
 #: other UIDs.
 _APART_S: Final = 1.0
-#: After each step, in virtual seconds.
+#: After each step, in virtual seconds; longer where pods are evicted one group after another.
 _SETTLED_S: Final = 20.0
+_EVICTED_S: Final = 120.0
+#: How many of the scripts have each of the variations.
+_VARIED: Final = 0.4
+_HALL: Final = "hall"
+_URGENT: Final = "urgent"
+_DEVICES: Final = "device.example.com"
 
 
 @dataclass
 class Script:
-    """What a cluster has: nodes, queues, and groups in the order in which they are created. ``spares``: by name, alike.
+    """What a cluster has: nodes, queues, and groups in the order in which they are created.
 
-    ``groups``: PodGroup name -> minMember; ``steps``: pods of each step, ``tainted``: nodes.
+    ``groups``: PodGroup name -> spec; ``steps``: pods of each step, ``tainted``: nodes. ``evicts``: pods are evicted
+    for others; ``devices``: by node, those that claims can get.
     """
 
+    seed: int
     shapes: list[NodeShape]
     queues: dict[str, dict[str, Any]]
     steps: list[list[dict[str, Any]]]
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
     tainted: list[str] = field(default_factory=list)
+    evicts: bool = False
+    devices: dict[str, int] = field(default_factory=dict)
 
     def pods(self) -> list[dict[str, Any]]:
         """All of them."""
@@ -74,13 +101,47 @@ class Script:
 def script(seed: int) -> Script:
     """A small cluster on which more waits than fits."""
     rng = random.Random(f"what-if/{seed}")
-    made = Script(shapes=_shapes(rng), queues=_queues(rng), steps=[])
+    made = Script(seed=seed, shapes=_shapes(rng), queues=_queues(rng), steps=[])
     made.tainted = [shape.name for shape in made.shapes if rng.random() < 0.2]
     made.steps = [
         [each for number in range(rng.randint(3, 7)) for each in _group(made, rng, f"r{number}", is_small=True)],
         [each for number in range(rng.randint(1, 4)) for each in _group(made, rng, f"w{number}", is_small=False)],
     ]
+    _vary(made, random.Random(f"what-if/{seed}/variations"))
     return made
+
+
+def _vary(made: Script, rng: random.Random) -> None:
+    if rng.random() < _VARIED:
+        made.evicts = True
+        urgent = {name for name in _names(made) if rng.random() < 0.3}
+        for each in made.pods():
+            each["spec"].pop("activeDeadlineSeconds", None)  # nobody waits for hours here
+            if group_of(each) in urgent:
+                each["spec"]["priorityClassName"] = _URGENT
+    if rng.random() < _VARIED:
+        for spec in made.groups.values():
+            if rng.random() < 0.7:
+                spec["topologyConstraint"] = {"topology": _HALL, "requiredTopologyLevel": ZONE}
+    if rng.random() < _VARIED:
+        made.devices = {shape.name: rng.randint(0, 3) for shape in made.shapes}
+        claiming = {name: rng.randint(1, 2) for name in _names(made) if rng.random() < 0.4}
+        for each in made.pods():
+            if (count := claiming.get(group_of(each))) is not None:
+                each["metadata"]["annotations"] = {
+                    key: text for key, text in each["metadata"]["annotations"].items() if key == names.POD_GROUP_NAME
+                }
+                each["spec"]["containers"][0]["resources"].pop("limits", None)
+                each["spec"]["resourceClaims"] = [{"name": "own", "resourceClaimTemplateName": f"devices-{count}"}]
+
+
+def _names(made: Script) -> list[str]:
+    return [*dict.fromkeys(map(group_of, made.pods()))]
+
+
+def group_of(pod: dict[str, Any]) -> str:
+    """The name of a pod's PodGroup, or its own."""
+    return str(pod["metadata"]["annotations"].get(names.POD_GROUP_NAME) or pod["metadata"]["name"])
 
 
 def _shapes(rng: random.Random) -> list[NodeShape]:
@@ -149,26 +210,39 @@ def _pod(name: str, queue: str, asked: dict[str, Any], *, group: str = "") -> di
         annotations[names.GPU_MEMORY] = str(asked["gpu_memory"])
     if group:
         annotations[names.POD_GROUP_NAME] = group
-    made = pod(name, annotations=annotations)
-    made["metadata"]["labels"] = {QUEUE_LABEL: queue}
-    amounts = {"cpu": f"{asked['cpu']}m", "memory": f"{asked['mem']}Mi"}
-    resources: dict[str, Any] = {"requests": dict(amounts)}
+    resources: dict[str, Any] = {"requests": {"cpu": f"{asked['cpu']}m", "memory": f"{asked['mem']}Mi"}}
     if "gpus" in asked:
         resources["limits"] = {names.GPU_RESOURCE: str(asked["gpus"])}
-    made["spec"]["containers"][0]["resources"] = resources
+    container = {"name": "main", "image": "cuda-app", "resources": resources}
+    spec: dict[str, Any] = {"schedulerName": names.SCHEDULER_NAME, "containers": [container]}
     if "selector" in asked:
-        made["spec"]["nodeSelector"] = asked["selector"]
+        spec["nodeSelector"] = asked["selector"]
     if asked.get("tolerates"):
-        made["spec"]["tolerations"] = [{**TAINT, "operator": "Equal"}]
+        spec["tolerations"] = [{**TAINT, "operator": "Equal"}]
     if "deadline" in asked:
-        made["spec"]["activeDeadlineSeconds"] = asked["deadline"]
-    return made
+        spec["activeDeadlineSeconds"] = asked["deadline"]
+    labels = {QUEUE_LABEL: queue}
+    return {
+        "metadata": {"name": name, "namespace": TEAM, "annotations": annotations, "labels": labels},
+        "spec": spec,
+    }
 
 
 # --- running it ------------------------------------------------------------------------------------------------------
 def in_time_of_its_own(run: Callable[[], Awaitable[T]]) -> T:
     """Run on an event loop that begins at 0: what began later would have other fractions of seconds, so other UIDs."""
     return anyio.run(run, backend="asyncio", backend_options={"loop_factory": VirtualTimeLoop})
+
+
+@asynccontextmanager
+async def cluster(of: Script, more: Sequence[NodeShape] = ()) -> AsyncIterator[World]:
+    """Run a cluster of a script's nodes and ``more``; at the end every invariant must have held."""
+    settings = WorldSettings(seed=1, scheduler=SchedulerSettings(decisions=Settings(preemption=of.evicts)))
+    world = World([*of.shapes, *more], clock=VirtualClock(asyncio.get_running_loop()), settings=settings)
+    async with world:
+        yield world
+        broken = {key: found for key, found in world.finish().items() if found not in SOUND}
+        assert broken == {}, broken
 
 
 async def begin(world: World, of: Script, spares: tuple[str, ...] = ()) -> None:
@@ -179,17 +253,42 @@ async def begin(world: World, of: Script, spares: tuple[str, ...] = ()) -> None:
         await world.api.patch(NODES, name, {"spec": {"taints": [TAINT]}})
     for name, spec in of.queues.items():
         await world.api.create(QUEUES, {"metadata": {"name": name}, "spec": spec})
+    await world.api.create(PRIORITY_CLASSES, {"metadata": {"name": _URGENT}, "value": 90})
+    levels = [{"nodeLabel": ZONE}, {"nodeLabel": names.HOSTNAME_LABEL}]
+    await world.api.create(TOPOLOGIES, {"metadata": {"name": _HALL}, "spec": {"levels": levels}})
+    if of.devices:
+        await _offer_devices(world, of)
     for step in of.steps:
         started = {pod["metadata"]["annotations"].get(names.POD_GROUP_NAME, "") for pod in step} - {""}
         for name in sorted(started):
             await _create_group(world, name, of.groups[name])
         await _create(world, step)
-        await settled()
+        await anyio.sleep(_EVICTED_S if of.evicts else _SETTLED_S)
 
 
-async def settled() -> None:
-    """Let virtual time pass."""
-    await anyio.sleep(_SETTLED_S)
+async def _offer_devices(world: World, of: Script) -> None:
+    api = world.resource_claims.api
+    await api.create(DEVICE_CLASSES, {"metadata": {"name": _DEVICES}, "spec": {}})
+    for count in (1, 2):
+        asked = {"deviceClassName": _DEVICES, "allocationMode": "ExactCount", "count": count}
+        spec = {"spec": {"devices": {"requests": [{"name": "r", "exactly": asked}]}}}
+        await api.create(
+            RESOURCE_CLAIM_TEMPLATES, {"metadata": {"name": f"devices-{count}"}, "spec": spec}, namespace=TEAM
+        )
+    for node, count in of.devices.items():
+        await _offer(world, node, count)
+
+
+async def _offer(world: World, node: str, count: int) -> None:
+    if not count:
+        return
+    spec = {
+        "driver": _DEVICES,
+        "nodeName": node,
+        "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+        "devices": [{"name": f"d{number}"} for number in range(count)],
+    }
+    await world.resource_claims.api.create(RESOURCE_SLICES, {"metadata": {"name": f"{node}-devices"}, "spec": spec})
 
 
 async def _create_group(world: World, name: str, spec: dict[str, Any]) -> None:
@@ -206,10 +305,7 @@ async def _create(world: World, pods: list[dict[str, Any]]) -> None:
 
 def members(of: Script, name: str) -> list[dict[str, Any]]:
     """The pods of a PodGroup, or the pod of that name."""
-    key = names.POD_GROUP_NAME
-    return [
-        each for each in of.pods() if (each["metadata"]["annotations"].get(key) or each["metadata"]["name"]) == name
-    ]
+    return [each for each in of.pods() if group_of(each) == name]
 
 
 # --- what an edit means ----------------------------------------------------------------------------------------------
@@ -237,7 +333,7 @@ async def carry_out(world: World, of: Script, name: str, edit: Edit, *, is_at_on
             named = {each["metadata"]["uid"]: each["metadata"]["name"] for each in world.pods}
             await _end(world, [named[uid] for uid in uids])
         case MoreNodes(count=count, like=like):
-            await _add_nodes(world, count, [TAINT] if like in of.tainted else [], is_at_once=is_at_once)
+            await _add_nodes(world, of, count, like, is_at_once=is_at_once)
         case _:
             raise NotImplementedError(edit)
 
@@ -264,9 +360,11 @@ def spares(of: Script, edit: Edit) -> list[NodeShape]:
     ]
 
 
-async def _add_nodes(world: World, count: int, taints: list[dict[str, str]], *, is_at_once: bool) -> None:
+async def _add_nodes(world: World, of: Script, count: int, like: str, *, is_at_once: bool) -> None:
+    taints = [TAINT] if like in of.tainted else []
     async with anyio.create_task_group() as group:
         for number in range(count):
+            await _offer(world, spare(number), of.devices.get(like, 0))
             if is_at_once:
                 group.start_soon(_add_node, world, spare(number), taints)
             else:
@@ -287,7 +385,7 @@ async def _end(world: World, pods: list[str]) -> None:
             await world.api.delete(PODS, name, namespace=TEAM)
         except NotFound:
             continue
-    await settled()
+    await anyio.sleep(_SETTLED_S)
 
 
 async def _create_again(world: World, pods: list[dict[str, Any]]) -> None:

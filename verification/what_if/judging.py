@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import copy
 import random
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Final
 
 import anyio
 
-from scheduler.core.decide.snapshot import Snapshot
-from scheduler.core.model.settings import Settings
 from scheduler.core.what_if.edits import Edit, Family, subject_of_group, subject_of_pod
 from scheduler.core.what_if.group_changes import (
     CPU,
@@ -29,30 +28,30 @@ from scheduler.core.what_if.node_changes import Ended, MoreNodes
 from scheduler.core.what_if.queue_changes import OtherQueue, QueueAmount
 from scheduler.core.what_if.suggestions import FINDERS, Finder, Suggestion, suggestions
 from scheduler.core.what_if.trials import Trying
-from scheduler.settings import SchedulerSettings
 from simulator.clock import VirtualClock
-from simulator.world import World, WorldSettings
-from tests.scheduler.stage import TEAM, stage
-from tests.scheduler.what_if import worlds
-from tests.scheduler.what_if.worlds import Script
+from simulator.world import World
 from ui.queues import reader
 from ui.queues.count import NOW_NS
+from verification.what_if import worlds
+from verification.what_if.worlds import TEAM, Script
 from wire import names
 from wire.core import Taint
 
 Finders = Mapping[Family, tuple[Finder, int]]
-#: A pod that is evicted for another is gone, and can't be asked about.
-_NO_ROOM = WorldSettings(seed=1, scheduler=SchedulerSettings(decisions=Settings(preemption=False)))
 #: A group has this long to start: looks at it, and virtual seconds before each.
 _LOOKS: Final = 16
 _LOOK_S: Final = 5.0
+#: A group that was told to start has to run for so long, in virtual seconds.
+_LASTS_S: Final = 60.0
 
 
 @dataclass
 class Judged:
     """``groups``: that wait. ``told``: changes that were said to help; ``helped``: of them those that do.
 
-    ``silent``: groups of which it was said that nothing helps; ``tried``: changes made for them. ``wrong``: in words.
+    ``families``: edits that were told, and of them those of changes that help. ``silent``: groups of which it was said
+    that nothing helps; ``tried``: changes made for them. ``wrong``: in words, ``unsaid``: of them those that help and
+    were not told.
     """
 
     groups: int = 0
@@ -60,8 +59,15 @@ class Judged:
     helped: int = 0
     silent: int = 0
     tried: int = 0
+    unsaid: int = 0
     wrong: list[str] = field(default_factory=list)
-    families: dict[Family, int] = field(default_factory=dict)
+    families: Counter[Family] = field(default_factory=Counter)
+    helped_families: Counter[Family] = field(default_factory=Counter)
+
+    def add(self, other: Judged) -> None:
+        """Add what was judged elsewhere."""
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 
 
 def judge(seed: int, judged: Judged, *, finders: Finders = FINDERS, most: int = 3, is_told_judged: bool = True) -> None:
@@ -70,13 +76,15 @@ def judge(seed: int, judged: Judged, *, finders: Finders = FINDERS, most: int = 
     for name, said in told(of, finders).items():
         judged.groups += 1
         if said:
-            _judge_told(seed, of, name, said if is_told_judged else (), judged)
+            for each in said if is_told_judged else ():
+                _judge_told(of, name, each, judged)
         else:
             judged.silent += 1
             others = single_edits(of, name)
             for edit in rng.sample(others, min(most, len(others))):
                 judged.tried += 1
                 if starts(of, name, (edit,), is_at_once=True):
+                    judged.unsaid += 1
                     judged.wrong.append(f"seed {seed}: {name} starts after {edit.spelled()}, and nobody said so")
 
 
@@ -84,22 +92,22 @@ def told(of: Script, finders: Finders = FINDERS) -> dict[str, Sequence[Suggestio
     """What is said of each group that waits in a cluster."""
 
     async def run() -> dict[str, Sequence[Suggestion]]:
-        async with stage(*of.shapes, settings=_NO_ROOM) as world:
+        async with worlds.cluster(of) as world:
             await worlds.begin(world, of)
             return await _waiting(world, of, finders)
 
     return worlds.in_time_of_its_own(run)
 
 
-def _judge_told(seed: int, of: Script, name: str, said: Sequence[Suggestion], judged: Judged) -> None:
-    for each in said:
-        judged.told += 1
-        for edit in each.edits:
-            judged.families[edit.family] = judged.families.get(edit.family, 0) + 1
-        if starts(of, name, each.edits):
-            judged.helped += 1
-        else:
-            judged.wrong.append(f"seed {seed}: {name} does not start after {each.edits}")
+def _judge_told(of: Script, name: str, said: Suggestion, judged: Judged) -> None:
+    judged.told += 1
+    families = [edit.family for edit in said.edits]
+    judged.families.update(families)
+    if starts(of, name, said.edits, lasts_s=_LASTS_S):
+        judged.helped += 1
+        judged.helped_families.update(families)
+    else:
+        judged.wrong.append(f"seed {of.seed}: {name} does not start after {said.edits}")
 
 
 async def _waiting(world: World, of: Script, finders: Finders) -> dict[str, Sequence[Suggestion]]:
@@ -107,49 +115,40 @@ async def _waiting(world: World, of: Script, finders: Finders) -> dict[str, Sequ
     wall_s = VirtualClock(asyncio.get_running_loop()).now_ns() // 10**9
     known = await reader.read(world.api, wall_s=wall_s)
     found: dict[str, Sequence[Suggestion]] = {}
-    for name in dict.fromkeys(_group_of(each) for each in of.pods()):
-        if not _runs(world, of, name, 1):
-            found[name] = suggestions(_trying(known.snapshot, of, name, wall_s), finders)
+    for name in dict.fromkeys(worlds.group_of(each) for each in of.pods()):
+        find = subject_of_group if name in of.groups else subject_of_pod
+        subject = find(known.snapshot, TEAM, name)
+        if subject is not None and subject.waiting and not subject.bound:  # others run, or were evicted
+            found[name] = suggestions(Trying(known.snapshot, subject, NOW_NS, wall_s), finders)
     return found
 
 
-def _trying(snapshot: Snapshot, of: Script, name: str, wall_s: int) -> Trying:
-    find = subject_of_group if name in of.groups else subject_of_pod
-    subject = find(snapshot, TEAM, name)
-    assert subject is not None
-    return Trying(snapshot, subject, NOW_NS, wall_s)
-
-
-def _group_of(pod: dict[str, object]) -> str:
-    metadata = pod["metadata"]
-    assert isinstance(metadata, dict)
-    return str(metadata["annotations"].get(names.POD_GROUP_NAME) or metadata["name"])
-
-
 def _runs(world: World, of: Script, name: str, least: int) -> bool:
-    """Whether so many pods of a group have a node."""
+    """Whether at least this number of pods of a group have a node."""
     own = {each["metadata"]["name"] for each in worlds.members(of, name)}
     bound = [each for each in world.pods if each["metadata"]["name"] in own and each["spec"].get("nodeName")]
     return len(bound) >= least
 
 
-def starts(of: Script, name: str, edits: Sequence[Edit], *, is_at_once: bool = False) -> bool:
-    """Whether a group runs in the same cluster after these edits. ``is_at_once``: nodes come together, as tried.
+def starts(of: Script, name: str, edits: Sequence[Edit], *, is_at_once: bool = False, lasts_s: float = 0.0) -> bool:
+    """Whether a group runs in the same cluster after these edits, and still does ``lasts_s`` later.
 
-    One by one they are several changes: the first of them may let it start, which would be told, or another group.
+    ``is_at_once``: nodes come together, as tried. One by one they are several changes: the first of them may let it
+    start, which would be told, or another group.
     """
     of = copy.deepcopy(of)
     more = [shape for edit in edits for shape in worlds.spares(of, edit)]
 
     async def run() -> bool:
-        async with stage(*of.shapes, *more, settings=_NO_ROOM) as world:
+        async with worlds.cluster(of, more) as world:
             await worlds.begin(world, of, tuple(shape.name for shape in more))
             for edit in edits:
                 await worlds.carry_out(world, of, name, edit, is_at_once=is_at_once)
             for _ in range(_LOOKS):
                 await anyio.sleep(_LOOK_S)
                 if _runs(world, of, name, 1):
-                    return True
+                    await anyio.sleep(lasts_s)
+                    return _runs(world, of, name, 1)
             return False
 
     return worlds.in_time_of_its_own(run)
@@ -176,6 +175,6 @@ def single_edits(of: Script, name: str) -> list[Edit]:
     own = of.groups[name]["queue"] if name in of.groups else first["metadata"]["labels"][worlds.QUEUE_LABEL]
     found += [QueueAmount(queue, "limit", "gpu", 1 << 60) for queue in ("org", own)]
     found += [OtherQueue(queue) for queue in worlds.LEAVES if queue != own]
-    found += [Ended(_group_of(each)) for each in of.steps[0]]
+    found += [Ended(worlds.group_of(each)) for each in of.steps[0]]
     found += [MoreNodes(count, shape.name) for shape in of.shapes for count in (1, 4)]
     return list(dict.fromkeys(found))
