@@ -45,7 +45,7 @@ def test_a_decision_says_what_its_pods_count_for() -> None:
     queues = [queue(name, gpu=(1, 1, 1)) for name in "ab"]
     made = cluster(node("n1", 8), *queues, pod_group("g", 1, queue="b"), alone, member)
     found = {each.name: each.charged for each in placements(made.decide(0).entries)}
-    assert found == {"member": Charged("b", True), "alone": Charged("a", False)}
+    assert found == {"member": Charged("b", True, minimum=1), "alone": Charged("a", False)}
 
 
 @pytest.mark.parametrize("has_label", [False, True])
