@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -19,7 +19,7 @@ import msgspec
 from gpu.share import NANO_PER_DEVICE
 from scheduler.core.claims import pools
 from scheduler.core.claims.inventory import InventoryView, NodePool
-from scheduler.core.decide.changes import AnotherNode, Change, Cordoned, Drained, LastInTurn, WithoutPods
+from scheduler.core.decide.changes import AnotherNode, Change, Cordoned, Drained, WithoutPods
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.filters.pod_rule import takes_pod
 from scheduler.core.filters.registry import OK
@@ -33,7 +33,7 @@ from scheduler.core.model.verdict import Code
 from scheduler.core.nodes.table import CPU, GPUS, MEMORY
 from scheduler.core.queues.tree import TreeQueue
 from scheduler.core.queues.use import queue_of
-from scheduler.core.what_if.edits import Family, NotPossible, Subject, smallest, some
+from scheduler.core.what_if.edits import Edit, Family, NotPossible, Subject, smallest, some
 from scheduler.core.what_if.trials import Finding, Pause, Question, Trying, about, paused
 from wire import names
 
@@ -397,40 +397,28 @@ class MoreNodes(msgspec.Struct, frozen=True):
 def added_nodes(trying: Trying) -> Finding:
     """Find edits that help, one for each kind of node that the group may use (node_changes.py)."""
     for like in kinds_of_nodes(trying):
-        count = yield from _fewest(trying, like)
+        count = yield from fewest_nodes(trying, like)
         if count is not None:
             yield MoreNodes(count, like)
 
 
-def _fewest(trying: Trying, like: str) -> Generator[Question, bool, int | None]:
-    """Return the least number of these nodes that helps; None if as many as are tried don't.
+def fewest_nodes(trying: Trying, like: str, *also: Edit) -> Generator[Question, bool, int | None]:
+    """Return the least number of these nodes that helps, with other edits; None if as many as are tried don't.
 
     Of several enough has to be left after all others: nodes come one by one, small pods fit on the first, and with each
     that is placed another queue may be due.
     """
-    if (yield about(trying, MoreNodes(1, like))):
+    if (yield about(trying, *also, MoreNodes(1, like))):
         return 1
-    search = smallest(2, MOST_NODES, lambda count: MoreNodes(count, like))
+    search = smallest(2, MOST_NODES, lambda count: about(trying, *also, MoreNodes(count, like)))
     helps: bool | None = None
     while True:
         try:
-            edit = next(search) if helps is None else search.send(helps)
+            question = next(search) if helps is None else search.send(helps)
         except StopIteration as done:
             count: int | None = done.value
             return count
-        helps = (yield about(trying, edit)) and (yield _is_left(trying, edit))
-
-
-def _is_left(trying: Trying, edit: MoreNodes) -> Question:
-    last = LastInTurn(tuple(sorted(trying.subject.uids)))
-    return Question((*edit.changes(trying.snapshot, trying.subject), last))
-
-
-def fewest_nodes(question: Callable[[int], Question]) -> Generator[Question, bool, int | None]:
-    """Return the least number of nodes that helps; None if as many as are tried don't."""
-    if (yield question(1)):
-        return 1
-    return (yield from smallest(2, MOST_NODES, question))
+        helps = (yield question) and (yield msgspec.structs.replace(question, is_last=True))
 
 
 def _copy(like: NodeRecord, name: str) -> NodeRecord:

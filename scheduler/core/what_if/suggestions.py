@@ -178,11 +178,7 @@ def _queue_and_nodes(trying: Trying) -> Generator[Question, bool, list[Suggestio
     found: list[Suggestion] = []
     for amount in tuple(queue_changes.amounts_needed(trying)):
         for like in kinds_of_nodes(trying):
-
-            def question(count: int, like: str = like, amount: Edit = amount) -> Question:
-                return about(trying, amount, MoreNodes(count, like))
-
-            count = yield from fewest_nodes(question)
+            count = yield from fewest_nodes(trying, like, amount)
             if count is not None:
                 found.append(Suggestion((amount, MoreNodes(count, like))))
     return found

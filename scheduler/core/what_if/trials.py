@@ -21,7 +21,7 @@ import msgspec
 
 from scheduler.core.decide.allowance import COST_OF_PLACING, Limits, cost_of_changing
 from scheduler.core.decide.attempts import least_use
-from scheduler.core.decide.changes import AnotherAsk, Bound, Change, OnlyThese
+from scheduler.core.decide.changes import AnotherAsk, Bound, Change, LastInTurn, OnlyThese
 from scheduler.core.decide.decide import Answer, Decision, answering_as_if
 from scheduler.core.decide.placer import Placer
 from scheduler.core.decide.snapshot import Snapshot
@@ -389,6 +389,30 @@ class Trying:
             return False
         return not (yield from self._is_evicted(changes, found.placed, self.wall_s if wall_s is None else wall_s))
 
+    def helping_last(self, *changes: Change) -> Steps[bool]:
+        """Find out whether it starts after these changes as the last of all: others get their further members first.
+
+        A decision places no member beyond a minimum before that minimum is bound.
+        """
+        found = yield from self.finding_rivals()
+        changed = self.snapshot.with_(*changes, OnlyThese(found.uids))
+        yield cost_of_changing(self.snapshot)
+        awake = yield from found.finding_awake(
+            self.snapshot, changed, self.now_ns, is_quiet=(yield from self._finding_quiet())
+        )
+        self.tries += 1
+        answer = yield from answering_as_if(
+            changed,
+            OnlyThese(awake),
+            uids=(),
+            now_ns=self.now_ns,
+            limits=msgspec.structs.replace(self.limits, preemption=False, explains=False),
+            wall_s=self.wall_s,
+        )
+        others = tuple(each for each in placements(answer.decision.entries) if not (each.claims or each.volumes))
+        last = LastInTurn(tuple(sorted(self.subject.uids)))
+        return (yield from self.helping(*changes, Bound(others, self.wall_s), last, is_own=False))
+
     def _is_evicted(self, changes: tuple[Change, ...], placed: tuple[Placement, ...], wall_s: int) -> Steps[bool]:
         """Whether the next decision evicts pods of the group, once they run, for others that wait.
 
@@ -482,14 +506,20 @@ class Pause(msgspec.Struct, frozen=True):
 
 
 class Question(msgspec.Struct, frozen=True):
-    """Whether the group starts after these changes. ``wall_s``: at this time; None: now. ``is_own``: see Trying."""
+    """Whether the group starts after these changes. ``wall_s``: at this time; None: now. ``is_own``: see Trying.
+
+    ``is_last``: as the last of all that wait, with the members beyond their minimums.
+    """
 
     changes: tuple[Change, ...] = ()
     is_own: bool = False
     wall_s: int | None = None
+    is_last: bool = False
 
     def answering(self, trying: Trying) -> Steps[bool]:
         """Try it in steps. Raises NotPossible and UnknownObject."""
+        if self.is_last:
+            return trying.helping_last(*self.changes)
         return trying.helping(*self.changes, is_own=self.is_own, wall_s=self.wall_s)
 
 

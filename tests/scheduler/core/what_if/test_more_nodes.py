@@ -51,6 +51,14 @@ def test_there_are_as_many_as_those_before_it_take() -> None:
     assert spelled(edits(added_nodes, tried)) == ["node +4 like n1"]
 
 
+def test_members_that_another_gang_has_beyond_its_minimum_take_nodes_first() -> None:
+    """Nodes come one by one, so the other gang has started by then."""
+    gangs = [pod_group("a", 2), *(pod(f"a{at}", gpus=1, group="a", created="2025-01-01T00:00:00Z") for at in range(3))]
+    gangs += [pod_group("g", 2), *(pod(name, gpus=1, group="g") for name in "pq")]
+    tried = tries(node("n1", 1), pod("there", gpus=1, bound_to="n1"), *gangs)
+    assert spelled(edits(added_nodes, tried)) == ["node +5 like n1"]
+
+
 SMALL, LARGE = ({"memory": {"value": amount}} for amount in ("40Gi", "80Gi"))
 WAITS = (GPU, claimed(), claiming("p", "c"))
 
