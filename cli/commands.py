@@ -62,6 +62,7 @@ PLUGIN: Final = (
     Command("top", "show GPUs, queues and pods that wait, live", "cli.top"),
     Command("translate", "show the GPU requests of manifests, in any dialect", "cli.translate"),
     Command("lint", "check manifests for refused requests and likely mistakes", "cli.lint"),
+    Command("simulate", "show what manifests would do on a cluster, simulated or real", "cli.simulate"),
     Command("version", "print versions of this program and a cluster's components", "cli.version"),
     Command("ui", "serve a web page that shows the GPUs of a cluster, live", "cli.ui"),
     Command("admin", "check, clean and upgrade a cluster", "cli.admin"),
@@ -77,7 +78,6 @@ COMPONENTS: Final = (
 PROGRAM: Final = (
     *PLUGIN,
     Command("run", "start a command on a share of this machine's GPUs", "cli.run"),
-    Command("simulate", "show what manifests would do on a cluster, simulated or real", "cli.simulate"),
     Command("demo", "watch the examples on simulated GPUs", "cli.demo"),
     Command("nodes", "add simulated GPU nodes to a cluster", "cli.nodes"),
     *COMPONENTS,

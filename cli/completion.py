@@ -20,7 +20,10 @@ from runtime.options.selection import CLUSTER, GROUP, NODE, POD, QUEUE, SPELLING
 _FILES: Final = ":0"
 _NO_FILES: Final = ":4"
 _NAMES_WITHIN_S: Final = 3.0
-_FILE_OPTIONS: Final = frozenset({"kubeconfig", "dialects", "filename", "ca_file", "token_file"})
+_FILE_OPTIONS: Final = frozenset({
+    *("kubeconfig", "dialects", "filename", "ca_file", "token_file"),
+    *("from_snapshot", "scheduler_config", "record", "plot"),
+})  # fmt: skip
 #: Options that say where kubectl is to look, too.
 _WHERE: Final = frozenset({"--kubeconfig", "--context", "--cluster", "--server", "--as", "--namespace"})
 _KUBECTL: Final = {

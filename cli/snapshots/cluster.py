@@ -52,8 +52,9 @@ def cluster_of(
         cluster.upsert_node(node)
     cluster.replace_pod_groups(saved.podgroups)
     cluster.replace_bind_requests(saved.bindrequests)
+    read = cluster.list_reader()
     for pod in saved.pods:
-        cluster.upsert_pod(pod)
+        cluster.take_pod(read(pod))
         if pod.spec.node_name and room.has_budget(pod.metadata.namespace):
             meta = pod.metadata
             room.put_labels(meta.uid, meta.namespace, meta.resource_version, meta.labels or {})

@@ -211,6 +211,7 @@ class Shell:
         self._books = Books(cluster, self._next_rv)
         self._device_claims = DeviceClaims(cluster.claims, self._next_rv)
         self._evictions = Evictions(cluster)
+        self._read = cluster.list_reader()
         self.current: dict[str, str | None] = {uid: uid for uid in self._pods}
         self._origins = {uid: uid for uid in self._pods}
         self.evictions = 0
@@ -306,7 +307,7 @@ class Shell:
         if waiting is None or node is None or waiting.node:
             return
         pod = bound(self._pods[uid], name, rv=self._next_rv(), started=self._now(), charged=charged)
-        seen = self.cluster.read_pod(pod)
+        seen = self._read(pod)
         if seen.record is None:
             raise ValueError(f"pod {waiting.namespace}/{waiting.name} was placed and counts for nothing")
         request = [*waiting.cls.requests()][alternative]
@@ -359,7 +360,7 @@ class Shell:
         self._pods[uid] = made
         self._origins[uid] = origin
         self.current[origin] = uid
-        self.cluster.upsert_pod(made)
+        self.cluster.take_pod(self._read(made))
         return uid
 
     # --- what administrators do ----------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ KUBECTL = Path(sys.executable).with_name("kubectl")
 
 
 #: All that kubectl moorage has.
-COMMANDS = ("admin", "explain", "inspect", "lint", "snapshot", "top", "translate", "ui", "version")
+COMMANDS = ("admin", "explain", "inspect", "lint", "simulate", "snapshot", "top", "translate", "ui", "version")
 
 
 def names(kind: str, where: Sequence[str]) -> Sequence[str]:
@@ -63,6 +63,8 @@ def names(kind: str, where: Sequence[str]) -> Sequence[str]:
         (["translate", ""], [":0"]),
         (["translate", "--to", "v"], ["volcano", ":4"]),
         (["lint", "--dialects", ""], [":0"]),
+        (["simulate", "-f", ""], [":0"]),
+        (["simulate", "--from-snapshot", ""], [":0"]),
         (["nothing", ""], [*COMMANDS, ":4"]),
         (["inspect", "--nothing=", ""], ["cluster", "node", "pod", "podgroup", "queue", ":4"]),
         (["inspect", "--nothing="], [":4"]),

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from cli.simulation.comparison import Comparison
+from cli.simulation.comparison import Comparison, Scheduling, ended
 from runtime.text import BadInput
+from scheduler.core.model.settings import Settings
+from tests.calls import calls
 from tests.cli.simulation.given import NO_EVICTIONS, compare, snapshot, told
 from tests.scheduler.core.objects import node, pod, pod_group, queue
 from wire import names
@@ -145,3 +147,16 @@ def test_reasons_and_pods_of_other_schedulers_are_counted() -> None:
 def test_what_can_not_be_is_refused(change: str, says: str) -> None:
     with pytest.raises(BadInput, match=says.replace("+", r"\+")):
         compare(snapshot(node("n1", 1), pod("p")), [change])
+
+
+@pytest.mark.parametrize(("phase", "most"), [("Running", 600), ("Pending", 1_600)])
+def test_pods_that_are_alike_are_read_once(phase: str, most: int) -> None:
+    def work(count: int) -> int:
+        nodes = [node(f"n{at}", 8) for at in range(count // 8)]
+        places = [f"n{at // 8}" if phase == "Running" else "" for at in range(count)]
+        pods = [pod(f"p{at}", gpus=1, owner=JOB, phase=phase, bound_to=place) for at, place in enumerate(places)]
+        found = snapshot(*nodes, *pods, room=NO_EVICTIONS)
+        return calls(lambda: ended(found, Scheduling(Settings(), 60.0)))
+
+    work(8)
+    assert (work(240) - work(80)) / 160 < most
