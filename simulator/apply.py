@@ -1,23 +1,26 @@
-"""Creates the objects of manifests in their order, as ``kubectl apply`` does, with the pods that Jobs make.
+"""Creates the objects of manifests in their order, as ``kubectl apply`` does, and the pods that controllers make later.
 
-The pods of a Job that follow its first ones: one is made for each pod of the Job that succeeds.
-
-Of what Kubernetes' Job controller does, this alone: a pod that failed is not replaced, and no status is written.
+One is made for each pod of a Job that succeeds, until the Job has all of its pods, and one in place of each pod with a
+controller that is evicted. A Job fails with more evicted pods than its ``backoffLimit``. Of what controllers do, these
+alone: a pod that failed on its own or was deleted is not replaced, and no status is written.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import anyio
+import msgspec
 
 from kube.client import errors
 from kube.client.api import Api
 from kube.client.resources import JOBS, NAMESPACES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS
 from simulator.controllers import jobs
+from simulator.controllers.pods import child, number
 from simulator.controllers.storage import Storage, of_pod
 from simulator.manifests import Manifest, storage_of
 from wire import names
@@ -25,62 +28,169 @@ from wire import names
 _log: Final = logging.getLogger(__name__)
 
 
-class Successors:
-    """Makes the later pods of all Jobs until it is stopped."""
+def is_evicted(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod has the condition that an eviction sets."""
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(each["type"] == "DisruptionTarget" and each["status"] == "True" for each in conditions)
 
-    def __init__(self, api: Api) -> None:
+
+class Successors:
+    """Makes the later pods of all controllers until it is stopped. ``replaces_evicted``: those of evicted pods, too.
+
+    ``failed``: by the UID of a Job that failed, why. ``ended``: its pods that went for it, by UID.
+    """
+
+    def __init__(self, api: Api, *, replaces_evicted: bool = False) -> None:
         self._api = api
+        self._replaces_evicted = replaces_evicted
         #: UID of a Job -> its pods that are not made yet.
         self._left: dict[str, deque[Manifest]] = {}
-        self._due: deque[tuple[str, Manifest]] = deque()
+        self._due: deque[Manifest] = deque()
         #: UIDs of the pods that were followed by another one.
         self._followed: set[str] = set()
+        #: UID of a pod with a controller -> what it was made of; UID of a Job -> the Job.
+        self._made: dict[str, Manifest] = {}
+        self._jobs: dict[str, Mapping[str, Any]] = {}
+        #: Evicted pods that count against ``backoffLimit``, by the UID of their Job, and the index where it counts.
+        self._evicted: Counter[tuple[str, str]] = Counter()
+        self._failing: deque[str] = deque()
+        self.failed: dict[str, str] = {}
+        self.ended: dict[str, Mapping[str, Any]] = {}
         self._news = anyio.Event()
         self.storage = Storage()
 
-    def hold(self, job_uid: str, pods: Iterable[Manifest]) -> None:
-        """Take the later pods of a Job that was just created."""
+    def hold(self, job_uid: str, job: Mapping[str, Any], pods: Iterable[Manifest]) -> None:
+        """Take a Job that was just created, and its later pods."""
         self._left[job_uid] = deque(pods)
+        self._jobs[job_uid] = job
+
+    async def make(self, manifest: Manifest) -> None:
+        """Create a pod, and the claims of its generic ephemeral volumes. Raises kube.client.errors.ApiError."""
+        meta = (await self._api.create(PODS, manifest.body, namespace=manifest.namespace)).metadata
+        if self._replaces_evicted and _controller(manifest.body) is not None:
+            self._made[meta.uid] = manifest
+        for claim in of_pod(manifest.body, meta.name, meta.uid):
+            volume, bound = self.storage.bound(claim, manifest.namespace) or (None, claim)
+            if volume is not None:
+                await self._api.create(PERSISTENT_VOLUMES, volume)
+            await self._api.create(PERSISTENT_VOLUME_CLAIMS, bound, namespace=manifest.namespace)
 
     def seen(self, pod: Mapping[str, Any]) -> None:
-        """Take a version of a pod."""
+        """Take a version of a pod.
+
+        A pod that is terminating is replaced at once, unless the next one has its name, or its Job waits until it has
+        ended (KEP-3939).
+        """
         meta = pod["metadata"]
+        if meta.get("deletionTimestamp") and meta["uid"] in self._made and not self._waits_for_end(meta["uid"]):
+            self._replace(pod)
         if not self._left or (pod.get("status") or {}).get("phase") != names.SUCCEEDED or meta["uid"] in self._followed:
             return
         for owner in meta.get("ownerReferences") or ():
             left = self._left.get(owner["uid"])
             if left:
                 self._followed.add(meta["uid"])
-                self._due.append((owner["uid"], left.popleft()))
-                self._news.set()
+                self._put(_of_job(left.popleft(), owner["uid"]))
+
+    def gone(self, pod: Mapping[str, Any]) -> None:
+        """Take a pod that is gone."""
+        owner = _controller(pod)
+        if owner is not None and owner["uid"] in self.failed and not is_evicted(pod):
+            self.ended[pod["metadata"]["uid"]] = pod
+        self._replace(pod)
+
+    def _waits_for_end(self, uid: str) -> bool:
+        manifest = self._made[uid]
+        spec = child(self._jobs.get((_controller(manifest.body) or {})["uid"]), "spec")
+        return bool(
+            manifest.body["metadata"].get("name")
+            or child(spec, "podFailurePolicy")
+            or child(spec, "podReplacementPolicy") == "Failed"
+        )
+
+    def _replace(self, pod: Mapping[str, Any]) -> None:
+        manifest = self._made.pop(pod["metadata"]["uid"], None)
+        if manifest is None or not is_evicted(pod):
+            return
+        owner = _controller(manifest.body) or {}
+        job = self._jobs.get(owner["uid"])
+        if job is None or self._goes_on(owner["uid"], job, pod):
+            self._put(manifest)
+
+    def _goes_on(self, uid: str, job: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
+        """Whether a Job replaces a pod that was evicted; it fails where that is one too many."""
+        if uid in self.failed:
+            return False
+        spec = child(job, "spec")
+        action = _action(spec)
+        if action == "Ignore":
+            return True
+        is_by_index = child(spec, "backoffLimitPerIndex") is not None
+        field = "backoffLimitPerIndex" if is_by_index else "backoffLimit"
+        index = (pod["metadata"].get("annotations") or {}).get(jobs.INDEX, "") if is_by_index else ""
+        most = number(spec, field, "spec", _BACKOFF_LIMIT)
+        self._evicted[uid, index] += 1
+        if action not in {"FailJob", "FailIndex"} and self._evicted[uid, index] <= most:
+            return True
+        if not index:
+            why = "spec.podFailurePolicy fails it" if action == "FailJob" else f"spec.{field} is {most}"
+            self.failed[uid] = f"Job {job['metadata']['name']} has failed: a pod of it was evicted, and {why}"
+            self._left.pop(uid, None)
+            self._failing.append(uid)
+            self._news.set()
+        return False
+
+    def _put(self, manifest: Manifest) -> None:
+        self._due.append(manifest)
+        self._news.set()
 
     def stop(self) -> None:
         """Make no more pods."""
         self._left.clear()
         self._due.clear()
+        self._made.clear()
 
     async def run(self) -> None:
-        """Make pods as they fall due."""
+        """Make pods as they fall due, and delete those of Jobs that failed."""
         while True:
             await self._news.wait()
             self._news = anyio.Event()
             while self._due:
-                job_uid, manifest = self._due.popleft()
-                body = jobs.owned(manifest.body, job_uid)
+                manifest = self._due.popleft()
                 try:
-                    await create_pod(self._api, body, manifest.namespace, self.storage)
+                    await self.make(manifest)
                 except errors.ApiError as error:
                     _log.warning("%s is not made: %s", manifest, error)
+            while self._failing:
+                await self._delete_pods_of(self._failing.popleft())
+
+    async def _delete_pods_of(self, job_uid: str) -> None:
+        for pod in (await self._api.list(PODS)).items:
+            meta = pod.metadata
+            if any(owner.uid == job_uid for owner in meta.owner_references or ()):
+                with contextlib.suppress(errors.NotFound):
+                    await self._api.delete(PODS, meta.name, namespace=meta.namespace, uid=meta.uid)
 
 
-async def create_pod(api: Api, body: Mapping[str, Any], namespace: str, storage: Storage) -> None:
-    """Create a pod, and the claims of its generic ephemeral volumes. Raises kube.client.errors.ApiError."""
-    meta = (await api.create(PODS, body, namespace=namespace)).metadata
-    for claim in of_pod(body, meta.name, meta.uid):
-        volume, bound = storage.bound(claim, namespace) or (None, claim)
-        if volume is not None:
-            await api.create(PERSISTENT_VOLUMES, volume)
-        await api.create(PERSISTENT_VOLUME_CLAIMS, bound, namespace=namespace)
+#: Kubernetes' default.
+_BACKOFF_LIMIT: Final = 6
+
+
+def _controller(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    owners: Sequence[Mapping[str, Any]] = pod["metadata"].get("ownerReferences") or ()
+    return next((owner for owner in owners if owner.get("controller")), None)
+
+
+def _action(job: object) -> str:
+    """What a Job's ``podFailurePolicy`` does about a pod that was evicted; "Count" without a rule for it."""
+    for rule in child(child(job, "podFailurePolicy"), "rules") or ():
+        if any(child(each, "type") == "DisruptionTarget" for each in child(rule, "onPodConditions") or ()):
+            return str(child(rule, "action"))
+    return "Count"
+
+
+def _of_job(pod: Manifest, job_uid: str) -> Manifest:
+    return msgspec.structs.replace(pod, body=jobs.owned(pod.body, job_uid))
 
 
 #: Namespace and name of a Job.
@@ -123,13 +233,13 @@ class Applying:
             body = jobs.owned(body, uids[manifest.namespace, manifest.job])
         try:
             if manifest.resource is PODS:
-                await create_pod(self._api, body, manifest.namespace, self._successors.storage)
+                await self._successors.make(msgspec.structs.replace(manifest, body=body))
                 return
             made = await self._api.create(manifest.resource, body, namespace=manifest.namespace)
             if manifest.resource is JOBS:
                 job = manifest.namespace, made.metadata.name
                 uids[job] = made.metadata.uid
-                self._successors.hold(made.metadata.uid, later.get(job, ()))
+                self._successors.hold(made.metadata.uid, body, later.get(job, ()))
         except errors.AlreadyExists:
             if manifest.resource is not NAMESPACES:
                 raise

@@ -38,6 +38,8 @@ OTHER_SCHEDULER: Final = "OtherScheduler"
 
 #: The phase and the reason of a pod that was evicted, and is gone.
 EVICTED: Final = "Evicted"
+#: The reason of a pod that was deleted as its Job failed.
+JOB_FAILED: Final = "JobFailed"
 
 
 class PodOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,10 +125,14 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def pods(world: World) -> tuple[PodOutcome, ...]:
-    """Return the pods of users, in the order of their making, and after them those that were evicted and are gone."""
+    """Return the pods of users, in the order of their making, and after them those that are gone.
+
+    These were evicted, or belonged to a Job that failed as others of its pods were evicted.
+    """
     cards = _cards(world)
     there = (_pod(raw, world, cards) for raw in _users(world))
-    return (*there, *(_evicted(raw, world) for raw in world.evicted.pods.values()))
+    ended = (_ended(raw, world) for raw in world.successors.ended.values())
+    return (*there, *(_evicted(raw, world) for raw in world.evicted.pods.values()), *ended)
 
 
 def nodes(world: World) -> tuple[NodeOutcome, ...]:
@@ -231,15 +237,31 @@ def _pod(raw: Mapping[str, Any], world: World, cards: Mapping[str, Device]) -> P
 
 
 def _evicted(raw: Mapping[str, Any], world: World) -> PodOutcome:
+    why = world.evicted.text(raw) or "no Event says why"
+    failed = _why_failed(raw, world)
+    return _gone(raw, world, phase=EVICTED, reason=EVICTED, verdict=f"{why}; {failed}" if failed else why)
+
+
+def _ended(raw: Mapping[str, Any], world: World) -> PodOutcome:
+    return _gone(raw, world, phase=names.FAILED, reason=JOB_FAILED, verdict=_why_failed(raw, world))
+
+
+def _why_failed(raw: Mapping[str, Any], world: World) -> str:
+    """Return why the Job of a pod has failed, "" where it has not."""
+    owners = raw["metadata"].get("ownerReferences") or ()
+    return next((why for each in owners if (why := world.successors.failed.get(each["uid"]))), "")
+
+
+def _gone(raw: Mapping[str, Any], world: World, *, phase: str, reason: str, verdict: str) -> PodOutcome:
     metadata = raw["metadata"]
     return PodOutcome(
         namespace=metadata["namespace"],
         name=metadata["name"],
-        phase=EVICTED,
+        phase=phase,
         node=raw["spec"].get("nodeName", ""),
         devices=(),
-        reason=EVICTED,
-        verdict=world.evicted.text(metadata["uid"]) or "no Event says why",
+        reason=reason,
+        verdict=verdict,
         to_bind_s=world.timeline.of[metadata["uid"]].to_bind_s,
     )
 

@@ -31,7 +31,7 @@ from binder.settings import BinderSettings
 from kube.client import errors
 from kube.client.api import Api
 from kube.client.clock import Clock
-from kube.client.resources import LEASES, PODS
+from kube.client.resources import LEASES, POD_GROUPS, PODS
 from kube.client.retry import Retry
 from kube.lead.lease import LeaseSettings
 from scheduler.core.model.settings import NodePool
@@ -40,7 +40,7 @@ from simulator import installation, policies
 from simulator.apiserver.calls import Call
 from simulator.apiserver.server import MemoryApiServer
 from simulator.apiserver.types import EVENTS, MOORAGE, ResourceType
-from simulator.apply import Applying, Successors
+from simulator.apply import Applying, Successors, is_evicted
 from simulator.audit import Auditor
 from simulator.checks import observer
 from simulator.checks.checker import CONFIG_MAPS, DELETED, WATCHED, Checker
@@ -115,27 +115,39 @@ class Timeline:
 
 
 class Evicted:
-    """Pods that were evicted and are gone: by UID, with the text of the Event that says for whom, "" without one."""
+    """Pods that were evicted and are gone, by UID, and the Events that say for whom."""
 
     def __init__(self) -> None:
         self.pods: dict[str, dict[str, Any]] = {}
+        #: By the UID of a pod, and by the namespace and name of a PodGroup, which has the Events of its pods.
         self._texts: dict[str, str] = {}
+        self._of_groups: dict[tuple[str, str], list[str]] = {}
 
-    def text(self, uid: str) -> str:
-        """Why a pod was evicted."""
-        return self._texts.get(uid, "")
+    def text(self, pod: Mapping[str, Any]) -> str:
+        """Why a pod was evicted, "" without an Event: of a PodGroup the one that names it, else the last one."""
+        meta = pod["metadata"]
+        group = (meta.get("annotations") or {}).get(names.POD_GROUP_NAME, "")
+        of_group = self._of_groups.get((meta["namespace"], group), [])
+        place = f"{meta['namespace']}/{meta['name']}"
+        own = (text for text in reversed(of_group) if place in text.split())
+        return self._texts.get(meta["uid"]) or next(own, "") or (of_group[-1] if of_group else "")
 
     def take(self, kind: ResourceType, raw: bytes, is_gone: bool) -> None:
         """Take an object as the API server stores it."""
-        if kind is EVENTS and not is_gone and _EVICT in raw:
-            said = msgspec.json.decode(raw)
-            if said.get("reason") == names.REASON_EVICT:
-                self._texts[said["regarding"].get("uid", "")] = said.get("note", "")
+        if kind is not EVENTS or is_gone or _EVICT not in raw:
+            return
+        said = msgspec.json.decode(raw)
+        if said.get("reason") != names.REASON_EVICT:
+            return
+        regarding, text = said["regarding"], said.get("note", "")
+        if regarding.get("kind") == POD_GROUPS.kind:
+            self._of_groups.setdefault((regarding["namespace"], regarding["name"]), []).append(text)
+        else:
+            self._texts[regarding.get("uid", "")] = text
 
     def gone(self, pod: dict[str, Any]) -> None:
         """Take a pod that is gone."""
-        conditions = (pod.get("status") or {}).get("conditions") or ()
-        if any(each["type"] == "DisruptionTarget" and each["status"] == "True" for each in conditions):
+        if is_evicted(pod):
             self.pods[pod["metadata"]["uid"]] = pod
 
 
@@ -170,6 +182,8 @@ class WorldSettings(msgspec.Struct, frozen=True, kw_only=True):
     kubelet: KubeletSettings = KubeletSettings()
     #: Whether admission is asked about Queues and PodGroups: what it refuses is not stored then.
     checks_queues: bool = False
+    #: Whether controllers make a pod in place of one that is evicted.
+    replaces_evicted: bool = False
     #: Nodes that have an agent, which tells the devices of reservations before their processes run.
     agents: frozenset[str] = frozenset()
     admission: AdmissionSettings = AdmissionSettings()
@@ -244,7 +258,7 @@ class World:
         self._leases = replicas.leases
         self.scheduler = self.components[SCHEDULER]
         self.binder = self.components[BINDER]
-        self._successors = Successors(self.api)
+        self.successors = Successors(self.api, replaces_evicted=settings.replaces_evicted)
         self._renewals = 0
         self.server.faults.on_answer.append(self._note_renewal)
         self._stack = AsyncExitStack()
@@ -282,7 +296,7 @@ class World:
         for component in self.components.values():
             await component.start(self._group)
         self._group.start_soon(self.auditor.watch_ledgers)
-        self._group.start_soon(self._successors.run)
+        self._group.start_soon(self.successors.run)
         self._group.start_soon(self._disruptions.run)
         if max(self.settings.schedulers, self.settings.binders) > 1:
             self.checker.disturbed("several replicas ran at once")
@@ -303,7 +317,7 @@ class World:
 
         A namespace that is there already gets the labels and annotations of its manifest, as with ``kubectl apply``.
         """
-        await Applying(self.api, self._successors).apply(manifests)
+        await Applying(self.api, self.successors).apply(manifests)
 
     async def restart(self, component: Component, *, pause_s: float = 0.0) -> None:
         """Crash a component and start it again after a pause."""
@@ -339,7 +353,7 @@ class World:
         ``limit_s`` bounds the wait for pods, and again that for the rest: the share of a pod that vanished by a forced
         deletion is kept for its grace period and longer.
         """
-        self._successors.stop()
+        self.successors.stop()
         for pod in self.pods:
             meta = pod["metadata"]
             if meta["namespace"] not in {names.RESERVATION_NAMESPACE, names.SCALE_ADJUST_NAMESPACE}:
@@ -355,7 +369,7 @@ class World:
 
     async def judge_rest(self) -> None:
         """Have the checker judge what has to hold when nothing happens any more (L1-L7); it may delete a pod."""
-        self._successors.stop()
+        self.successors.stop()
         await self.auditor.judge_rest()
 
     def finish(self) -> Mapping[str, str]:
@@ -425,9 +439,10 @@ class World:
         now_s = anyio.current_time()
         if plural == PODS.plural and event != DELETED:
             self.timeline.note(raw, now_s)
-            self._successors.seen(raw)
+            self.successors.seen(raw)
         elif plural == PODS.plural:
             self.evicted.gone(raw)
+            self.successors.gone(raw)
         self.checker.observed(plural, event, raw, now_s)
         self.auditor.changed()
 

@@ -116,7 +116,13 @@ async def _simulate(
 ) -> Outcome | BadInput:
     clock: Clock = SystemClock() if request.real_time else VirtualClock(asyncio.get_running_loop())
     admission = AdmissionSettings(choices=Choices(dialects=request.dialects))
-    settings = WorldSettings(seed=request.seed, event_delay_s=request.delay_s, checks_queues=True, admission=admission)
+    settings = WorldSettings(
+        seed=request.seed,
+        event_delay_s=request.delay_s,
+        checks_queues=True,
+        replaces_evicted=True,
+        admission=admission,
+    )
     world = World(shapes, clock=clock, settings=settings)
     # By requests, since a timer would change what happens in virtual time.
     world.server.faults.on_answer.append(lambda _call, _code: progress.tick(lambda: _doing(world)))

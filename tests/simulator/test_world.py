@@ -19,7 +19,7 @@ from admission.settings import Settings as AdmissionSettings
 from kube.client.errors import NotFound
 from kube.client.resources import PODS
 from simulator import manifests, outcome
-from simulator.checks.violations import LIVENESS, NOT_JUDGED, SAFETY
+from simulator.checks.violations import LIVENESS, NOT_JUDGED, SAFETY, SOUND
 from simulator.clock import VirtualClock, VirtualTimeLoop
 from simulator.manifests import Manifest
 from simulator.nodes import shape
@@ -290,3 +290,78 @@ async def test_a_pod_that_was_evicted_is_named_with_the_workload_that_it_went_fo
         told = [(pod.name, pod.phase, pod.verdict) for pod in outcome.pods(w)]
     evicted = "Pod default/low-0 was preempted by higher priority workload default/high-0"
     assert told == [("high-0", "Running", ""), ("low-0", "Evicted", evicted)]
+
+
+_WORKLOAD = """
+apiVersion: {version}
+kind: {kind}
+metadata: {{name: low}}
+spec:
+  {spec}
+  template:
+    metadata: {{labels: {{app: low}}}}
+    spec:
+      schedulerName: kai-scheduler
+      priorityClassName: train
+      restartPolicy: {restart}
+      terminationGracePeriodSeconds: 1
+      containers: [{{name: main, image: work, resources: {{limits: {{nvidia.com/gpu: 1}}}}}}]
+"""
+_APPS = "selector: {matchLabels: {app: low}}"
+_POLICY = "podFailurePolicy: {rules: [{action: %s, onPodConditions: [{type: DisruptionTarget}]}]}"
+_ONE_TOO_MANY = "Job low has failed: a pod of it was evicted, and"
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "replaced", "failed"),
+    [
+        pytest.param("ReplicaSet", f"replicas: 2\n  {_APPS}", 1, "", id="ReplicaSet"),
+        pytest.param("StatefulSet", f"replicas: 2\n  {_APPS}", 1, "", id="StatefulSet"),
+        pytest.param("Job", "parallelism: 2", 1, "", id="Job"),
+        pytest.param("Job", "parallelism: 2\n  backoffLimit: 0", 0, "spec.backoffLimit is 0", id="no backoff"),
+        pytest.param(
+            "Job",
+            f"parallelism: 2\n  backoffLimit: 0\n  {_POLICY % 'Ignore'}",
+            1,
+            "",
+            id="ignored by its policy",
+        ),
+        pytest.param(
+            "Job",
+            f"parallelism: 2\n  {_POLICY % 'FailJob'}",
+            0,
+            "spec.podFailurePolicy fails it",
+            id="fails by its policy",
+        ),
+        pytest.param(
+            "Job",
+            "completions: 2\n  parallelism: 2\n  completionMode: Indexed\n  backoffLimitPerIndex: 0",
+            0,
+            "",
+            id="an index has failed",
+        ),
+    ],
+)
+async def test_an_evicted_pod_is_made_again_as_its_controller_would(
+    kind: str, spec: str, replaced: int, failed: str
+) -> None:
+    restart, version = ("Never", "batch/v1") if kind == "Job" else ("Always", "apps/v1")
+    text = _WORKLOAD.format(version=version, kind=kind, spec=spec, restart=restart)
+    async with world("1x2x24GiB", replaces_evicted=True) as w:
+        await w.apply(manifests.installed(manifests.load(text)))
+        await anyio.sleep(60)
+        (urgent,) = pods(1, prefix="high", limits="nvidia.com/gpu: 1")
+        body = {**urgent.body, "spec": {**urgent.body["spec"], "priorityClassName": "inference"}}
+        await w.apply([msgspec.structs.replace(urgent, body=body)])
+        await anyio.sleep(300)
+        found = [pod for pod in outcome.pods(w) if pod.name != "high-0"]
+        (evicted,) = (pod for pod in found if pod.phase == outcome.EVICTED)
+        assert "default/high-0" in evicted.verdict
+        pending = {pod.name for pod in found if pod.phase == "Pending"}
+        assert (evicted.name in pending) == (kind == "StatefulSet")
+        ended = [pod for pod in found if pod.reason == outcome.JOB_FAILED]
+        assert (len(pending), len(found)) == (replaced, 2 + replaced)
+        assert [pod.verdict for pod in ended] == [f"{_ONE_TOO_MANY} {failed}"] * bool(failed)
+        assert evicted.verdict.endswith(f"; {_ONE_TOO_MANY} {failed}") == bool(failed)
+        await w.clear()
+        assert set(w.finish().values()) <= SOUND
