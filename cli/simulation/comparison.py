@@ -20,8 +20,9 @@ from runtime.text import BadInput
 from scheduler.conditions.advice import link
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.changes import AnotherNode, AnotherQueue, Change, Cordoned, Drained, WithoutPods
+from scheduler.core.model.quota import NOTHING
 from scheduler.core.model.records import PodRecord
-from scheduler.core.model.settings import Settings
+from scheduler.core.model.settings import NodePool, Settings, name_of
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.queues.use import queue_of
 from scheduler.core.report.queue_view import Amounts, amounts
@@ -53,17 +54,6 @@ def read(texts: Sequence[str]) -> list[Edit]:
             raise BadInput(f"--what-if {text}: allowed are changes of the cluster: {_FORMS}")
         found.append(edit)
     return found
-
-
-def carry_out(shell: Shell, edits: Sequence[Edit]) -> None:
-    """Carry changes out one after the other. Raises BadInput for one that is not possible in this cluster."""
-    for edit in edits:
-        try:
-            changes = edit.changes(shell.cluster.snapshot(), _NOBODY)
-        except NotPossible as error:
-            raise BadInput(f"--what-if {error}") from error
-        for change in changes:
-            _carry_out(shell, change)
 
 
 def _carry_out(shell: Shell, change: Change) -> None:
@@ -141,31 +131,90 @@ class Scheduling(msgspec.Struct, frozen=True):
     def unread(self, saved: Saved) -> tuple[str, ...]:
         """What is not known of how the scheduler of a snapshot is set."""
         is_known = self.follows_taint_rules is not None or saved.follows_taint_rules is not None
-        return () if is_known or not saved.devicetaintrules else (_RULES_UNKNOWN,)
+        rules = () if is_known or not saved.devicetaintrules else (_RULES_UNKNOWN,)
+        pools = [name_of(pool) for pool in pools_of(saved, self.decisions.pool)]
+        return (*rules, f"which node pools have a scheduler: {', '.join(pools)} are taken to") if pools[1:] else rules
 
 
 def ended(
     saved: Saved, scheduling: Scheduling, edits: Sequence[Edit] = (), told: Callable[[int], None] = lambda _: None
 ) -> Settled:
-    """Decide on a snapshot with these changes, until nothing more happens. Raises BadInput for one that can't be."""
-    cluster, problems = cluster_of(saved, scheduling.decisions, follows_taint_rules=scheduling.on(saved))
-    cluster.stale.staleness_grace_ns = round(scheduling.staleness_grace_s * SECOND_NS)
-    shell = Shell(cluster, saved.pods, wall_s=saved.wall_s)
-    ours = list(_ours(cluster))
-    shell.finish_what_is_under_way()
-    carry_out(shell, edits)
-    rest = settle(shell, told=told)
-    queues = cluster.queues
+    """Decide on a snapshot with these changes, until nothing more happens: one scheduler a node pool.
+
+    A scheduler sees the pods of other pools where the snapshot has them. Raises BadInput for a change that can't be.
+    """
+    pools = [_Pool(saved, scheduling, pool) for pool in pools_of(saved, scheduling.decisions.pool)]
+    for edit in edits:
+        _carry_out_everywhere(pools, edit)
+    found = [pool.settled(saved.wall_s, told) for pool in pools]
     return Settled(
-        pods={pod.uid: _end(pod, queue, shell, saved.wall_s) for pod, queue in ours},
-        queues=tuple(queue_states(queues.records.all(), queues.accounts(), queues.sums.sums)),
-        rest=rest,
-        evicted=shell.evictions,
-        others_gone=shell.others_gone,
-        room=shell.room,
-        differences=tuple(cluster.validate()),
-        problems=problems,
+        pods={uid: pod for each in found for uid, pod in each.pods.items()},
+        queues=tuple(queue for each in found for queue in each.queues),
+        rest=Rest(
+            is_at_rest=all(each.rest.is_at_rest for each in found),
+            rounds=sum(each.rest.rounds for each in found),
+            passed_s=max(each.rest.passed_s for each in found),
+        ),
+        evicted=sum(each.evicted for each in found),
+        others_gone=max(each.others_gone for each in found),
+        room={uid: takers for each in found for uid, takers in each.room.items()},
+        differences=tuple(text for each in found for text in each.differences),
+        problems=tuple(dict.fromkeys(text for each in found for text in each.problems)),
     )
+
+
+def pools_of(saved: Saved, divided: NodePool | None) -> list[NodePool | None]:
+    """Return the node pools that objects of a snapshot name, the default one first; None where nothing is divided.
+
+    ``divided``: the pool of the scheduler's settings; one with a value is alone.
+    """
+    if divided is None or divided.value:
+        return [divided]
+    labelled = (saved.nodes, saved.queues, saved.podgroups, saved.pods)
+    values = {(each.metadata.labels or {}).get(divided.key, "") for listed in labelled for each in listed}
+    return [NodePool(key=divided.key, value=value) for value in sorted({"", *values})]
+
+
+def _carry_out_everywhere(pools: Sequence[_Pool], edit: Edit) -> None:
+    """Carry a change out in each node pool where it is possible. Raises BadInput where it is possible in none."""
+    refused: list[NotPossible] = []
+    for pool in pools:
+        try:
+            changes = edit.changes(pool.cluster.snapshot(), _NOBODY)
+        except NotPossible as error:
+            refused.append(error)
+            continue
+        for change in changes:
+            _carry_out(pool.shell, change)
+    if len(refused) == len(pools):
+        raise BadInput(f"--what-if {refused[0]}") from refused[0]
+
+
+class _Pool:
+    """The cluster as the scheduler of a node pool sees it."""
+
+    def __init__(self, saved: Saved, scheduling: Scheduling, pool: NodePool | None) -> None:
+        decisions = msgspec.structs.replace(scheduling.decisions, pool=pool)
+        self.cluster, self.problems = cluster_of(saved, decisions, follows_taint_rules=scheduling.on(saved))
+        self.cluster.stale.staleness_grace_ns = round(scheduling.staleness_grace_s * SECOND_NS)
+        self.shell = Shell(self.cluster, saved.pods, wall_s=saved.wall_s)
+        self.ours = list(_ours(self.cluster))
+        self.shell.finish_what_is_under_way()
+
+    def settled(self, wall_s: int, told: Callable[[int], None]) -> Settled:
+        """Decide until nothing more happens."""
+        shell, queues = self.shell, self.cluster.queues
+        rest = settle(shell, told=told)
+        return Settled(
+            pods={pod.uid: _end(pod, queue, shell, wall_s) for pod, queue in self.ours},
+            queues=tuple(queue_states(queues.records.all(), queues.accounts(), queues.sums.sums)),
+            rest=rest,
+            evicted=shell.evictions,
+            others_gone=shell.others_gone,
+            room=shell.room,
+            differences=tuple(self.cluster.validate()),
+            problems=self.problems,
+        )
 
 
 def _ours(cluster: Cluster) -> Iterator[tuple[PodRecord, str]]:
@@ -372,10 +421,13 @@ def _queues(without: Sequence[QueueState], with_: Sequence[QueueState]) -> Itera
     before = {state.record.name: state for state in without}
     for state in with_:
         name = state.record.name
-        yield QueueChange(name=name, parent=state.record.parent, without=_side(before[name]), with_=_side(state))
+        yield QueueChange(name=name, parent=state.record.parent, without=_side(before.get(name)), with_=_side(state))
 
 
-def _side(state: QueueState) -> QueueSide:
+def _side(state: QueueState | None) -> QueueSide:
+    """Return a side, of a queue that is not there one that has nothing."""
+    if state is None:
+        return QueueSide(allocated=amounts(NOTHING), requested=amounts(NOTHING))
     return QueueSide(
         allocated=amounts(state.held),
         requested=amounts(state.asked),

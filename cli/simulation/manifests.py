@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 import anyio
 import msgspec
@@ -111,6 +112,19 @@ def _documents(text: str, path: Path, tick: Callable[[], None]) -> list[object]:
         raise BadInput(f"{path}: not YAML: {why_not_yaml(error)}") from error
 
 
+#: Each is a scheduler that runs.
+_MOST_POOLS: Final = 16
+
+
+def _pools(nodes: Sequence[NodeShape], objects: Sequence[Manifest]) -> tuple[str, ...]:
+    """Return the node pools that nodes or manifests name, each of which has a scheduler. Raises BadInput."""
+    labelled = [*(node.labels for node in nodes), *(each.body["metadata"].get("labels") for each in objects)]
+    found = {(labels or {}).get(names.NODE_POOL_LABEL, "") for labels in labelled} - {""}
+    if len(found) > _MOST_POOLS:
+        raise BadInput(f"label {names.NODE_POOL_LABEL}: {len(found)} values; allowed: up to {_MOST_POOLS}")
+    return tuple(sorted(found))
+
+
 async def _simulate(
     shapes: Sequence[NodeShape], objects: Sequence[Manifest], request: Request, progress: Progress
 ) -> Outcome | BadInput:
@@ -118,6 +132,7 @@ async def _simulate(
     admission = AdmissionSettings(choices=Choices(dialects=request.dialects))
     settings = WorldSettings(
         seed=request.seed,
+        pools=_pools(shapes, objects),
         event_delay_s=request.delay_s,
         checks_queues=True,
         replaces_evicted=True,

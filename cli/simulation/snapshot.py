@@ -193,7 +193,7 @@ def comparison(
     progress, views = Progress(), [*filter(None, [added.view()]), *_views(edits, strategy)]
     without = ended(found, scheduling, told=_told(progress, "without"))
     with_ = ended(added.to(found), _changed(scheduling, strategy), edits, told=_told(progress, "with"))
-    unread = (*found.unread, *added.notes, *scheduling.unread(found), *with_.problems)
+    unread = (*found.unread, *added.notes, *scheduling.unread(added.to(found)), *with_.problems)
     result = compared(without, with_, taken_at=found.taken_at, changes=views, unread=unread)
     if added.objects:
         new = manifests_of.outcome(added, without, with_)

@@ -98,6 +98,9 @@ def _put_evictions(saved: Saved, cluster: Cluster, room: KnownForPreemption) -> 
     room.note_evicted(nomination_record.evictions(record, now_s=saved.wall_s))
     room.note_takers_wait(record.waits)
     for nomination in record.nominations:
+        takers = map(cluster.pod, (place.pod_uid for place in nomination.places))
+        if any(taker is not None and taker.is_elsewhere for taker in takers):
+            continue
         try:
             cluster.commits.nominations.put(nomination)
         except ValueError as error:

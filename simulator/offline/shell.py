@@ -386,7 +386,7 @@ class Shell:
             if record.queue:
                 self._end(record, owner="")
             else:
-                self.others_gone += 1
+                self.others_gone += not record.is_elsewhere
                 self.remove(record.uid)
 
     def cordon(self, name: str) -> None:

@@ -144,6 +144,16 @@ def test_a_manifest_goes_where_the_scheduler_would_put_it(
     assert told(simulated(snapshot(*cluster, room=NO_EVICTIONS), documents)) == expected
 
 
+def test_a_queue_comes_with_its_pods() -> None:
+    resources = {kind: {"quota": -1, "limit": -1, "overQuotaWeight": 1} for kind in ("cpu", "memory")}
+    spec = {"resources": {"gpu": {"quota": 2, "limit": 3, "overQuotaWeight": 1}, **resources}}
+    new = {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "new"}, "spec": spec}
+    found = simulated(snapshot(NODE, TEAM), [new, manifest("a", 1, team="new"), manifest("b", 4, team="new")])
+    assert told(found) == ["a n1", "b OverLimit"]
+    (without,) = (each.without for each in found.queues if each.name == "new")
+    assert (without.allocated.gpu_nano, without.fair_share) == (0, None)
+
+
 def test_pods_of_a_namespace_that_adopts_are_scheduled_whichever_scheduler_they_name() -> None:
     adopting = msgspec.convert({"metadata": {"name": "ns", "uid": "ns", "labels": {names.ADOPT: "true"}}}, Namespace)
     found = snapshot(NODE, TEAM, adopting)

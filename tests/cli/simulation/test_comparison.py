@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from cli.simulation.comparison import Comparison, Scheduling, ended
 from runtime.text import BadInput
-from scheduler.core.model.settings import Settings
+from scheduler.core.model.settings import NodePool, Settings
 from tests.calls import calls
 from tests.cli.simulation.given import NO_EVICTIONS, compare, snapshot, told
 from tests.scheduler.core.objects import node, pod, pod_group, queue
@@ -147,6 +148,36 @@ def test_reasons_and_pods_of_other_schedulers_are_counted() -> None:
 def test_what_can_not_be_is_refused(change: str, says: str) -> None:
     with pytest.raises(BadInput, match=says.replace("+", r"\+")):
         compare(snapshot(node("n1", 1), pod("p")), [change])
+
+
+def of_pool(value: str) -> dict[str, str]:
+    return {names.NODE_POOL_LABEL: value}
+
+
+def test_each_node_pool_has_its_own_pods_nodes_and_queues() -> None:
+    in_pool = queue("small", gpu=(0, 1, 2))
+    in_pool = msgspec.structs.replace(in_pool, metadata=msgspec.structs.replace(in_pool.metadata, labels=of_pool("a")))
+    found = snapshot(
+        node("n1", 4),
+        node("n2", 4, labels=of_pool("a")),
+        queue("wide"),
+        in_pool,
+        runs("a", "n2", labels={**of_pool("a"), **of("small")}),
+        runs("d", "n1", labels=of("wide")),
+        runs("other", "n1", 0, scheduler="default-scheduler"),
+        pod("p", gpus=3, labels=of("wide")),
+        pod("q", gpus=1, labels={**of_pool("a"), **of("small")}),
+        room=NO_EVICTIONS,
+    )
+    divided = Settings(pool=NodePool())
+    waits = ["a waits n2 NoNodeFits"]
+    assert told(compare(found, ["drain n2"], settings=divided)) == waits
+    assert told(compare(found, ["limit small gpu=4"], settings=divided)) == ["q starts - n2"]
+    drained = compare(found, ["drain n1"], settings=divided)
+    assert (told(drained), drained.others_gone) == (["d waits n1 NoNodeFits"], 1)
+    assert {each.name for each in drained.queues} == {"wide", "small"}
+    (note,) = Scheduling(divided, 60.0).unread(found)
+    assert note == "which node pools have a scheduler: default, a are taken to"
 
 
 @pytest.mark.parametrize(("phase", "most"), [("Running", 600), ("Pending", 1_600)])

@@ -67,6 +67,16 @@ def test_json_tells_pods_nodes_and_invariants(manifest: Path, capsys: pytest.Cap
     assert pods["d"]["reason"] == "OtherScheduler"
 
 
+def test_each_node_pool_has_a_scheduler_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, label = tmp_path / "pods.yaml", "kai.scheduler/node-pool"
+    here = pod("here", limits="nvidia.com/gpu: 1").replace("metadata: {", f"metadata: {{labels: {{{label}: a100}}, ")
+    path.write_text(here + pod("elsewhere", limits="nvidia.com/gpu: 1"), encoding="utf-8")
+    arguments = ("--nodes", "1x2x80GiB", "--node-label", f"{label}=a100", str(path))
+    pods = {each["name"]: each for each in simulate(capsys, *arguments)["pods"]}
+    assert (pods["here"]["phase"], pods["elsewhere"]["phase"]) == ("Running", "Pending")
+    assert "1 node(s) were in another node pool" in pods["elsewhere"]["verdict"]
+
+
 def test_all_pods_are_adopted_if_asked_whichever_scheduler_they_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
