@@ -121,7 +121,7 @@ _DEFAULT_NAMESPACE: Final = "default"
 #: Kinds that are of no namespace, of those with pod templates: ClusterTrainingRuntime, ClusterWorkflowTemplate.
 _OF_CLUSTERS: Final = re.compile(r"Cluster[A-Z]")
 #: API groups of objects that describe pods in another form than a pod template.
-_DESCRIBING: Final = ("argoproj.io/", "sparkoperator.k8s.io/")
+_DESCRIBING: Final = ("argoproj.io/", "sparkoperator.k8s.io/", "serving.kserve.io/")
 
 
 class Placed(msgspec.Struct, frozen=True):
@@ -178,8 +178,20 @@ def read(files: Sequence[str], progress: Progress | None = None) -> list[FoundPo
     return read_all(files, progress).pods
 
 
-def read_all(files: Sequence[str], progress: Progress | None = None) -> Found:
-    """Find all pods of all files, and all other objects. Raises BadInput likewise."""
+def _itself(item: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    return [item]
+
+
+def read_all(
+    files: Sequence[str],
+    progress: Progress | None = None,
+    *,
+    unwrapped: Callable[[Mapping[str, Any]], Sequence[Mapping[str, Any]]] = _itself,
+) -> Found:
+    """Find all pods of all files, and all other objects. Raises BadInput likewise.
+
+    ``unwrapped``: what is read in place of an object.
+    """
     found, progress = Found([], []), progress or Progress()
     for name in files:
         for path in manifests.expanded(name):
@@ -188,8 +200,9 @@ def read_all(files: Sequence[str], progress: Progress | None = None) -> Found:
                 progress.tick(lambda: f"reading {line(file)}, objects read: {len(found.placed)}")
 
             for number, item in _objects(manifests.text_of(path), str(path), tick):
-                found.placed.append(Placed(str(path), number, item))
-                found.pods.extend(_found(item, str(path), number))
+                for each in unwrapped(item):
+                    found.placed.append(Placed(str(path), number, each))
+                    found.pods.extend(_found(each, str(path), number))
                 tick()
     return found
 

@@ -35,7 +35,7 @@ from cli.manifests.lint_checks import (
 from gpu import messages, translation
 from gpu.dialects import nvfractions
 from gpu.dialects.settings import DialectSettings
-from gpu.manifests import MALFORMED
+from gpu.manifests import MALFORMED, templates
 from gpu.translate.asked import KAI
 from gpu.translation import Refusal, Translation, shown
 from podgrouper.core import answers, fields, generic, kinds
@@ -43,7 +43,9 @@ from podgrouper.core.answers import Code as GangCode
 from podgrouper.core.answers import Group, Nothing, Why
 from podgrouper.core.answers import Refusal as GangRefusal
 from podgrouper.core.files import Gangs
-from podgrouper.core.rule_input import Top
+from podgrouper.core.owner_chain import Read
+from podgrouper.core.rule_input import Case, Top
+from podgrouper.core.rules import kubeflow
 from runtime import manifests
 from runtime.manifests import FoundPod, Placed, understood
 from runtime.output import Progress, write
@@ -66,6 +68,7 @@ _Type = TypeVar("_Type")
 _DEFAULT_NAMESPACE: Final = "default"
 #: API groups of controllers that make pods of a template as it is written, beside those of gangs but for these.
 _COPIED: Final = frozenset({"", "batch"})
+_VOLCANO_JOB: Final = ("batch.volcano.sh", "Job")
 _FILLED: Final = frozenset({"trainer.kubeflow.org", "workload.codeflare.dev"})
 
 
@@ -291,7 +294,12 @@ def _of_workload(found: FoundPod, pod: Pod, beside: Beside) -> Iterator[Suspicio
     if isinstance(answer, GangRefusal):
         # What the controller adds to pods is not in the files, nor are other objects of the cluster.
         is_of_files = answer.code not in {GangCode.NOT_READ, GangCode.NOT_FOUND}
-        if is_of_files and not answer.field.startswith(("metadata.labels[", "metadata.ownerReferences")):
+        has_no_pods = answer.field.endswith(".replicas") and answer.value == "0"
+        if (
+            is_of_files
+            and not has_no_pods
+            and not answer.field.startswith(("metadata.labels[", "metadata.ownerReferences"))
+        ):
             text = f"is not set, and no PodGroup is made: {answers.told(answer)}. The pods wait"
             yield Suspicion("not-grouped", names.POD_GROUP_NAME, text)
     elif answer == Nothing(Why.SKIPPED):
@@ -351,6 +359,43 @@ def _said_of_others(objects: Sequence[Placed], beside: Beside) -> Iterator[Said]
             queue, priority = (fields.text(placed.item, f"spec.{name}") for name in ("queue", "priorityClassName"))
             for each in _names_missing(queue, priority, beside):
                 yield said(placed, each)
+        if (unmet := _unmet_minimum(placed.item, beside)) is not None:
+            yield said(placed, unmet)
+
+
+def _unmet_minimum(job: Mapping[str, Any], beside: Beside) -> Suspicion | None:
+    """A job of Kubeflow or Volcano whose minimum is above its pods: those count (podgrouper/rules)."""
+    group, kind = str(job.get("apiVersion")).rpartition("/")[0], str(job.get("kind"))
+    rows = [row for row in kinds.kind_of(str(job.get("apiVersion")), kind) if row.replicas]
+    if (not rows and (group, kind) != _VOLCANO_JOB) or not _has_pods_of_ours(job, beside):
+        return None
+    path = kubeflow.MIN_AVAILABLE if rows else "spec.minAvailable"
+    try:
+        if rows:
+            most = sum(kubeflow.replicas(Case(pod={}, top=job, chain=(), kind=rows[0], read=Read({}))).values())
+        else:
+            tasks = enumerate(fields.mappings(job, "spec.tasks"))
+            counts = (
+                fields.checked_count(job, f"spec.tasks[{at}].replicas", one.get("replicas"), 1) for at, one in tasks
+            )
+            most = sum(number or 0 for number in counts)
+        least = fields.count(job, path)
+    except answers.Refused:
+        return None
+    if least is None or least <= most:
+        return None
+    return Suspicion(
+        "min-available", path, f"is {least}, and the job has {most} pods: it starts with {most}", "warning"
+    )
+
+
+def _has_pods_of_ours(job: Mapping[str, Any], beside: Beside) -> bool:
+    """Whether a job, a template of it, or its namespace says that Moorage schedules the pods."""
+    namespace = str(fields.at(job, "metadata.namespace") or _DEFAULT_NAMESPACE)
+    specs = [job.get("spec"), *(raw.get("spec") for _, raw in templates(job))]
+    return namespace in beside.adopting or any(
+        fields.at(each, "schedulerName") == names.SCHEDULER_NAME for each in specs
+    )
 
 
 def _of_sets(found: FoundPod, pod: Pod) -> Iterator[Suspicion]:

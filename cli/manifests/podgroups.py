@@ -17,9 +17,9 @@ from runtime.manifests import FoundPod
 from runtime.output import Progress, write
 from runtime.text import line
 from scheduler.core.convert.pod_groups import pod_group_record
-from simulator.controllers import registry
+from simulator.controllers import registry, wrappers
 from simulator.controllers.kubernetes import Expander
-from simulator.controllers.pods import Malformed
+from simulator.controllers.pods import Malformed, child
 from simulator.controllers.registry import Workload
 from wire import names
 from wire.crds.podgroup import PodGroup
@@ -50,8 +50,16 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def run(files: Sequence[str], *, output: str, progress: Progress | None = None) -> int:
     """Print the PodGroups; return 1 if a workload is refused. Raises BadInput."""
     progress = progress or Progress()
-    expander, read = Expander(), manifests.read_all(files, progress)
     found: list[Answer] = []
+
+    def unwrapped(obj: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+        try:
+            return wrappers.inner(obj) or [obj]
+        except Malformed as error:
+            found.append(msgspec.structs.replace(_about(obj), refused=str(error)))
+            return [obj]
+
+    expander, read = Expander(), manifests.read_all(files, progress, unwrapped=unwrapped)
     for obj in read.objects:
         progress.tick(lambda: f"{len(found)} workloads translated")
         found.extend(_answers(obj, expander))
@@ -68,18 +76,35 @@ def _answers(obj: Mapping[str, Any], expander: Expander) -> Iterator[Answer]:
     meta = obj.get("metadata")
     if not registry.is_known(obj.get("apiVersion"), obj.get("kind")) or not isinstance(meta, Mapping):
         return
-    namespace = str(meta.get("namespace") or _DEFAULT_NAMESPACE)
-    about = Answer(kind=str(obj["kind"]), namespace=namespace, name=str(meta.get("name") or ""))
+    about = _about(obj)
     if not (meta.get("name") or meta.get("generateName")):
         yield msgspec.structs.replace(about, refused="metadata.name is absent")
         return
     try:
         named = expander.named(obj)
-        workload = registry.expand(named, namespace, expander.charge)
+        workload = registry.expand(named, about.namespace, expander.charge)
     except Malformed as error:
         yield msgspec.structs.replace(about, refused=str(error))
         return
-    yield _answer(workload, msgspec.structs.replace(about, name=named["metadata"]["name"]))
+    found = _answer(workload, msgspec.structs.replace(about, name=named["metadata"]["name"]))
+    yield msgspec.structs.replace(found, note=found.note or _IN_ORDER) if _is_in_order(named) else found
+
+
+def _about(obj: Mapping[str, Any]) -> Answer:
+    meta = child(obj, "metadata")
+    namespace = str(child(meta, "namespace") or _DEFAULT_NAMESPACE)
+    return Answer(kind=str(obj.get("kind")), namespace=namespace, name=str(child(meta, "name") or ""))
+
+
+#: Of a JobSet with startupPolicyOrder InOrder.
+_IN_ORDER: Final = (
+    "spec.startupPolicy.startupPolicyOrder is InOrder: a Job is made once those before it are ready, so the PodGroup "
+    "starts with one Job, and pods of later Jobs start one by one; with dependsOn they start together"
+)
+
+
+def _is_in_order(obj: Mapping[str, Any]) -> bool:
+    return obj["kind"] == "JobSet" and fields.text(obj, "spec.startupPolicy.startupPolicyOrder") == "InOrder"
 
 
 def _answer(workload: Workload, about: Answer) -> Answer:
@@ -94,12 +119,14 @@ def _answer(workload: Workload, about: Answer) -> Answer:
         groups = {key: _without_parts(each) for key, each in groups.items()}
         places = {path: {(name, "") for name, _ in found} for path, found in places.items()}
     is_several = any(len(found) > 1 for found in places.values())
-    note = "pods of one template are of several PodGroups: a template can't name them" if is_several else workload.why
+    why = "" if workload.is_refused else workload.why
+    note = "pods of one template are of several PodGroups: a template can't name them" if is_several else why
     return msgspec.structs.replace(
         about,
         pod_groups=tuple(msgspec.to_builtins(each) for each in groups.values()),
         templates=tuple(_template(path, found) for path, found in places.items()),
         note=note,
+        refused=workload.why if workload.is_refused else "",
     )
 
 

@@ -198,6 +198,7 @@ UNGROUPED: Final[tuple[Kind, ...]] = (
                 is_spec=True,
                 counts=(f"{part}.minReplicas",),
                 container=_MODELS,
+                copied=("metadata", f"spec.{part}"),
                 below=_DEPLOYED,
                 unless=f"{part}.workerSpec",
             )

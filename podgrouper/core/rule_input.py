@@ -55,6 +55,7 @@ class Pods(msgspec.Struct, frozen=True, kw_only=True):
 
     Paths are below ``spec``; those that begin with a dot are below an object of the list ``each``. ``template``: a pod
     template, or, with ``is_spec``, the spec of one, whose main container may be in one of the fields ``container``.
+    ``copied``: paths from the object to labels and annotations that pods of a spec get, the last one wins.
     ``counts``: numbers that are multiplied, 1 where one is absent; ``scale``: an annotation of the template that says
     how many instead. ``below``: objects between, the owner of the pods first. ``unless``: a field with which other
     pods are made.
@@ -66,6 +67,7 @@ class Pods(msgspec.Struct, frozen=True, kw_only=True):
     counts: tuple[str, ...] = ()
     scale: str = ""
     container: tuple[str, ...] = ()
+    copied: tuple[str, ...] = ()
     below: tuple[tuple[str, str], ...] = ()
     unless: str = ""
 

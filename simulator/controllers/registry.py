@@ -16,7 +16,7 @@ from gpu import manifests
 from gpu.translation import shown
 from kube.client.resources import JOBS, POD_GROUPS, PODS
 from podgrouper.core import answers, fields
-from podgrouper.core.answers import Group, Nothing, Why
+from podgrouper.core.answers import Group, Nothing, Refusal, Why
 from podgrouper.core.foreign import gangs
 from podgrouper.core.grouping import group
 from podgrouper.core.kinds import is_unread
@@ -64,6 +64,7 @@ def templates(obj: Json) -> Iterator[tuple[str, Json]]:
     spec = fields.at(obj, path)
     if made is not None and isinstance(spec, Mapping):
         yield from made(spec, path)
+    yield from templated.templates(obj)
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -76,11 +77,15 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class Workload(msgspec.Struct, frozen=True):
-    """What becomes of one workload. ``beside``: objects made before its pods. ``why``: why some get no PodGroup."""
+    """What becomes of one workload. ``beside``: objects made before its pods. ``why``: why some get no PodGroup.
+
+    ``is_refused``: since a value is not allowed.
+    """
 
     beside: list[Made]
     members: list[Member]
     why: str = ""
+    is_refused: bool = False
 
     @property
     def pod_groups(self) -> list[PodGroup]:
@@ -163,7 +168,7 @@ def _grouped(placed: Sequence[Placed], namespace: str, pods: int) -> Workload:
     beside: list[Made] = []
     members: list[Member] = []
     groups: dict[str, PodGroup] = {}
-    why = ""
+    why, is_refused = "", False
     for number, each in enumerate(placed):
         if each.made.resource is not PODS:
             beside.append(each.made)
@@ -182,9 +187,9 @@ def _grouped(placed: Sequence[Placed], namespace: str, pods: int) -> Workload:
             made = msgspec.structs.replace(each.made, body=body)
             members.append(Member(made, grouped, answer.part, each.template))
         else:
-            why = answers.told(answer)
+            why, is_refused = answers.told(answer), is_refused or isinstance(answer, Refusal)
             members.append(Member(each.made, None, template=each.template))
-    return Workload(beside, members, why)
+    return Workload(beside, members, why, is_refused)
 
 
 def _bound(pods: int, parts: int) -> None:

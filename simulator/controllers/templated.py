@@ -30,6 +30,8 @@ from wire.go import parse_int
 
 #: The name of a container that has none.
 _MAIN: Final = "main"
+#: KServe's name of the container of a model server, which is merged with the field for it.
+_OF_MODEL: Final = "kserve-container"
 #: What a field for the main container has of a container.
 _OF_CONTAINERS: Final = ("name", "image", "resources", "env", "envFrom", "command", "args")
 
@@ -41,15 +43,28 @@ def is_known(api_version: object, kind: object) -> bool:
 
 def expand(controller: Json, charge: Charge) -> Iterator[Placed]:
     """Yield the pods that an object describes. Raises Malformed."""
-    for pods in pods_of(controller["apiVersion"], controller["kind"]):
+    for described in _described(controller):
         spec = child(controller, "spec")
-        if pods.unless and fields.at(spec, pods.unless) is not None:
-            continue
+        if not described.pods.unless or fields.at(spec, described.pods.unless) is None:
+            yield from _pods(described, charge)
+
+
+def templates(obj: Json) -> Iterator[tuple[str, Json]]:
+    """Yield pod templates of specs in an object, with their paths. Raises Malformed."""
+    for described in _described(obj):
+        raw, path = described.field(described.pods.template)
+        if described.pods.is_spec and raw is not None:
+            yield path, _template(obj, raw, path, described.pods).raw
+
+
+def _described(controller: Json) -> Iterator[_Described]:
+    for pods in pods_of(str(controller.get("apiVersion")), str(controller.get("kind"))):
         if not pods.each:
-            yield from _pods(_Described(controller, pods), charge)
+            yield _Described(controller, pods)
             continue
-        for at, item in enumerate(objects(fields.at(spec, pods.each), f"spec.{pods.each}")):
-            yield from _pods(_Described(controller, pods, item, f"spec.{pods.each}[{at}]"), charge)
+        listed = fields.at(child(controller, "spec"), pods.each)
+        for at, item in enumerate(objects(listed, f"spec.{pods.each}")):
+            yield _Described(controller, pods, item, f"spec.{pods.each}[{at}]")
 
 
 class _Described(msgspec.Struct, frozen=True):
@@ -81,7 +96,7 @@ def _pods(described: _Described, charge: Charge) -> Iterator[Placed]:
     raw, path = described.field(pods.template)
     if raw is None and len(pods_of(controller["apiVersion"], controller["kind"])) > 1:
         return
-    template = _template(raw, path, pods)
+    template = _template(controller, raw, path, pods)
     count = _scale(template, pods.scale) if pods.scale else math.prod(map(described.count, pods.counts))
     charge(count, path, template)
     name = controller["metadata"]["name"]
@@ -111,7 +126,7 @@ def _written(template: Template) -> dict[str, Any]:
     return {field: meta[field] for field in ("labels", "annotations") if meta.get(field)}
 
 
-def _template(raw: object, path: str, pods: Pods) -> Template:
+def _template(controller: Json, raw: object, path: str, pods: Pods) -> Template:
     if not pods.is_spec and isinstance(raw, Mapping):
         containers = child(child(raw, "spec"), "containers")
         if isinstance(containers, list):
@@ -121,11 +136,22 @@ def _template(raw: object, path: str, pods: Pods) -> Template:
         return read_template(raw, path)
     main = next((raw[field] for field in pods.container if isinstance(raw.get(field), Mapping)), None)
     spec = {field: value for field, value in raw.items() if field not in pods.container}
-    if main is not None and not raw.get("containers"):
-        spec["containers"] = [{field: main[field] for field in _OF_CONTAINERS if field in main}]
+    if main is not None:
+        beside = [each for each in objects(raw.get("containers"), path) if each.get("name") != _OF_MODEL]
+        spec["containers"] = [{field: main[field] for field in _OF_CONTAINERS if field in main}, *beside]
     if isinstance(spec.get("containers"), list):
         spec["containers"] = [_called(each) for each in spec["containers"]]
-    return read_template({"spec": spec}, path)
+    return read_template({"metadata": _copied(controller, pods), "spec": spec}, path)
+
+
+def _copied(controller: Json, pods: Pods) -> dict[str, Any]:
+    """The labels and annotations that pods get of their object."""
+    sources = [fields.at(controller, path) for path in pods.copied]
+    found = {
+        field: {key: text for source in sources for key, text in (child(source, field) or {}).items()}
+        for field in ("labels", "annotations")
+    }
+    return {field: entries for field, entries in found.items() if entries}
 
 
 def _called(container: Any) -> Any:

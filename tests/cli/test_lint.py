@@ -49,6 +49,7 @@ NEVER_PLACED = {
     "claim-missing",
     "ignored",
     "in-order",
+    "min-available",
     "no-pod-group",
     "no-scheduler",
     "not-grouped",
@@ -250,6 +251,12 @@ def spark(kind: str, spec: Raw) -> Raw:
     return {"apiVersion": "sparkoperator.k8s.io/v1beta2", "kind": kind, "metadata": {"name": "s"}, "spec": spec}
 
 
+def inference(predictor: Raw, **annotations: str) -> Raw:
+    metadata = {"name": "s", "annotations": annotations}
+    spec = {"predictor": predictor}
+    return {"apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService", "metadata": metadata, "spec": spec}
+
+
 DRIVER = {"driver": {"annotations": {"gpu-fraction": "3"}}}
 CLIQUES = [{"name": "a", "annotations": {"gpu-fraction": "3"}, "spec": {"podSpec": pod()["spec"]}}]
 #: Objects with one pod that asks for a share of 3 GPUs, and the path of its template.
@@ -282,6 +289,14 @@ DESCRIBED: dict[str, tuple[Raw, str]] = {
             "spec": {"template": {"cliques": CLIQUES}},
         },
         "spec.template.cliques[0].spec.podSpec",
+    ),
+    "InferenceService": (
+        inference({"annotations": {"gpu-fraction": "3"}, "model": {"modelFormat": {"name": "huggingface"}}}),
+        "spec.predictor",
+    ),
+    "InferenceService with containers": (
+        inference({"containers": [CONTAINER]}, **{"gpu-fraction": "3"}),
+        "spec.predictor",
     ),
     "List": ({"apiVersion": "v1", "kind": "List", "items": [pod(), {**pod(), **BAD}]}, ""),
     "List in a List": (

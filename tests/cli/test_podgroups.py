@@ -178,6 +178,46 @@ def test_a_minimum_that_no_pod_group_can_have_is_told(
     assert "pod_groups" not in answer
 
 
+def wrapped(*components: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": "workload.codeflare.dev/v1beta2",
+        "kind": "AppWrapper",
+        "metadata": {"name": "a", "namespace": "team"},
+        "spec": {"components": [{"template": each} for each in components]},
+    }
+
+
+def test_what_an_app_wrapper_holds_gets_its_pod_groups(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = {**JOB, "metadata": {**JOB["metadata"], "namespace": ""}}
+    found = answers(capsys, path_of(tmp_path, wrapped(job, torch())))
+    assert sorted((each["kind"], each["namespace"], each["pod_groups"][0]["spec"]["minMember"]) for each in found) == [
+        ("Job", "team", 4),
+        ("PyTorchJob", "team", 3),
+    ]
+    broken = {**wrapped(), "spec": {"components": [{}]}}
+    (answer,) = answers(capsys, path_of(tmp_path, broken), code=1)
+    assert (answer["kind"], answer["refused"].partition(" is ")[0]) == ("AppWrapper", "spec.components")
+
+
+def test_a_job_set_in_order_is_told_that_it_starts_with_one_job(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    in_order = jobset()
+    in_order["spec"]["startupPolicy"] = {"startupPolicyOrder": "InOrder"}
+    (answer,) = answers(capsys, path_of(tmp_path, in_order))
+    assert answer["note"].startswith("spec.startupPolicy.startupPolicyOrder is InOrder:")
+    (any_order,) = answers(capsys, path_of(tmp_path, jobset()))
+    assert "note" not in any_order
+
+
+def test_what_grouping_refuses_ends_with_one_for_each_kind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    groups = [{"groupName": name, "replicas": 1, "template": template()} for name in ("w", "W")]
+    spec = {"headGroupSpec": {"template": template()}, "workerGroupSpecs": groups}
+    cluster = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": "r"}, "spec": spec}
+    (answer,) = answers(capsys, path_of(tmp_path, cluster), code=1)
+    assert "subGroups.name is 'w'; allowed" in answer["refused"]
+
+
 def test_a_job_without_minimum_has_no_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert answers(capsys, path_of(tmp_path, of_kubernetes("Job", "batch/v1", {}))) == []
 

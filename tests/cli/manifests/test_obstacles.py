@@ -161,6 +161,7 @@ GROUPED_WORKLOADS: dict[str, Raw] = {
             "ownerReferences": [{"apiVersion": "ray.io/v1", "kind": "RayCluster", "name": "c", "uid": "u"}],
         },
     },
+    "PyTorchJob without pods": torch(replicas=0),
     "a kind that is not known": made_by("example.com/v1", "Thing", pod(HALF)),
 }
 
@@ -175,7 +176,7 @@ def test_what_the_podgrouper_groups_needs_no_pod_group_by_hand(
 @pytest.mark.parametrize(
     ("written", "said"),
     [
-        (torch(replicas=0), "Worker.replicas is 0; allowed: of one type, a number above 0"),
+        (torch(replicas=-1), "Worker.replicas is -1; allowed: a number from 0 to"),
         (made_by("batch/v1", "Job", pod(HALF), {"kai.scheduler/batch-min-member": "two"}), "is 'two'; allowed:"),
         (made_by("batch/v1", "CronJob", pod(HALF), {"kai.scheduler/batch-min-member": "0"}), "is '0'; allowed:"),
     ],
@@ -186,6 +187,41 @@ def test_what_the_podgrouper_makes_no_pod_group_of_is_told_in_its_words(
     (finding,) = findings(tmp_path, capsys, written)
     assert (finding["level"], finding["code"], finding["field"]) == ("warning", "not-grouped", "pod-group-name")
     assert said in finding["text"]
+
+
+def volcano(least: int, scheduler: str = "kai-scheduler") -> Raw:
+    template = pod(HALF, schedulerName=scheduler)
+    tasks = [{"name": "a", "replicas": 2, "template": template}, {"name": "b", "template": template}]
+    return workload("batch.volcano.sh/v1alpha1", "Job", {"minAvailable": least, "tasks": tasks})
+
+
+def with_minimum(job: Raw, least: int) -> Raw:
+    return {**job, "spec": {**job["spec"], "runPolicy": {"schedulingPolicy": {"minAvailable": least}}}}
+
+
+@pytest.mark.parametrize(
+    ("job", "path", "most"),
+    [
+        (with_minimum(torch(replicas=2), 3), "spec.runPolicy.schedulingPolicy.minAvailable", 2),
+        (volcano(4), "spec.minAvailable", 3),
+    ],
+    ids=["Kubeflow", "Volcano"],
+)
+def test_a_minimum_above_all_pods_of_a_job_is_named(
+    job: Raw, path: str, most: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (finding,) = (each for each in findings(tmp_path, capsys, job) if each["code"] == "min-available")
+    assert (finding["level"], finding["field"]) == ("warning", path)
+    assert finding["text"] == f"{path} is {most + 1}, and the job has {most} pods: it starts with {most}"
+
+
+@pytest.mark.parametrize(
+    "job", [with_minimum(torch(replicas=2), 2), volcano(3), volcano(4, "volcano")], ids=["Kubeflow", "Volcano", "other"]
+)
+def test_a_minimum_that_all_pods_reach_or_another_scheduler_reads_is_none(
+    job: Raw, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "min-available" not in {each["code"] for each in findings(tmp_path, capsys, job)}
 
 
 #: Pods that start together and that nobody groups, and a word of why.

@@ -174,6 +174,15 @@ def test_the_model_of_an_inference_service_is_its_main_container() -> None:
     assert "model" not in pod.made.body["spec"]
 
 
+def test_pods_of_an_inference_service_have_its_labels_and_those_of_their_part() -> None:
+    part = {**SERVED, "labels": {"a": "part"}, "annotations": {"c": "part"}, "containers": [{"name": "proxy"}]}
+    service = workload("serving.kserve.io/v1beta1", "InferenceService", {"predictor": part})
+    service["metadata"] |= {"labels": {"a": "all", "b": "all"}}
+    meta = (pod := made(service).members[0].made.body)["metadata"]
+    assert (meta["labels"], meta["annotations"]) == ({"a": "part", "b": "all"}, {"c": "part"})
+    assert [each["name"] for each in pod["spec"]["containers"]] == ["main", "proxy"]
+
+
 @pytest.mark.parametrize(
     ("obj", "message"),
     [
