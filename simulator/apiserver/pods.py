@@ -40,6 +40,15 @@ _CONTAINER_DEFAULTS: Object = {
     "terminationMessagePath": "/dev/termination-log",
     "terminationMessagePolicy": "File",
 }
+#: Resources of pods as a whole, and the units (in nano) in which sums of them are written.
+_OF_WHOLE_PODS: dict[str, tuple[tuple[int, str], ...]] = {
+    "cpu": ((quantity.NANO, ""), (quantity.NANO_PER_MILLI, "m"), (1, "n")),
+    "memory": (
+        *((quantity.NANO * 2**power, suffix) for power, suffix in ((40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki"))),
+        (quantity.NANO, ""),
+        (1, "n"),
+    ),
+}
 #: Admission plugin DefaultTolerationSeconds.
 _DEFAULT_TOLERATIONS = tuple(
     {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
@@ -70,6 +79,8 @@ def with_defaults(pod: Object) -> Object:
     for field in ("containers", "initContainers"):
         if isinstance(spec.get(field), list):
             spec[field] = [_container(each) for each in spec[field]]
+    if spec.get("resources"):
+        spec["resources"] = _of_whole_pod(spec)
     return {**pod, "spec": spec, "status": {"phase": "Pending"}}
 
 
@@ -89,13 +100,46 @@ def _container(container: Object) -> Object:
     return result
 
 
-def _resources(resources: Object) -> Object:
-    """Quantities are strings, and a limit is also a request where none is given."""
+def _resources(resources: Object, *, are_requested: bool = True) -> Object:
+    """Quantities are strings, and a limit is also a request where none is given, if ``are_requested``."""
     limits = {key: _amount(key, value) for key, value in (resources.get("limits") or {}).items()}
     requests = {key: _amount(key, value) for key, value in (resources.get("requests") or {}).items()}
-    requests = {**{key: value for key, value in limits.items() if key not in requests}, **requests}
+    requests = {**(limits if are_requested else {}), **requests}
     result = {key: value for key, value in resources.items() if key not in ("limits", "requests")}
     return {**result, **({"limits": limits} if limits else {}), **({"requests": requests} if requests else {})}
+
+
+def _of_whole_pod(spec: Object) -> Object:
+    """Resources of a pod as a whole. With limits, a request that is missing is the containers' sum, else the limit.
+
+    Sums are stored in the usual units of a resource. Left out: hugepages of containers as limits of the pod.
+    """
+    resources = _resources(spec["resources"], are_requested=False)
+    limits = resources.get("limits")
+    if not limits:
+        return resources
+    summed = {key: text for key in _OF_WHOLE_PODS if (text := _summed(spec, key))}
+    whole = {key: value for key, value in limits.items() if key in _OF_WHOLE_PODS or key.startswith("hugepages-")}
+    return {**resources, "requests": {**whole, **summed, **(resources.get("requests") or {})}}
+
+
+def _summed(spec: Object, resource: str) -> str:
+    """What containers request together, "" for nothing: sidecars run beside the others, init containers before."""
+    running = peak = 0
+    for container in spec.get("initContainers") or ():
+        nano = _requested(container, resource)
+        peak = max(peak, running + nano)
+        running += nano if container.get("restartPolicy") == "Always" else 0
+    total = max(peak, running + sum(_requested(each, resource) for each in spec.get("containers") or ()))
+    unit, suffix = next((one, name) for one, name in _OF_WHOLE_PODS[resource] if total % one == 0)
+    return f"{total // unit}{suffix}" if total else ""
+
+
+def _requested(container: Object, resource: str) -> int:
+    try:
+        return quantity.parse_nano(container["resources"].get("requests", {}).get(resource, 0))
+    except quantity.MalformedQuantity:
+        return 0
 
 
 def _amount(resource: str, value: str | float) -> str:
@@ -129,7 +173,9 @@ def with_first_status(pod: Object, *, now: str) -> Object:
 
 
 def _qos_class(spec: Object) -> str:
-    containers = [*spec.get("containers", ()), *spec.get("initContainers", ())]
+    """Of a pod with resources as a whole, these alone count."""
+    whole_pod = [spec] if spec.get("resources") else ()
+    containers = whole_pod or [*spec.get("containers", ()), *spec.get("initContainers", ())]
     named = [
         {key for key in ("cpu", "memory") if key in container["resources"].get(side, {})}
         for container in containers

@@ -84,6 +84,58 @@ async def test_a_pod_tolerates_a_node_that_is_away_unless_it_says_how(
 BOTH, CPU = {"cpu": "1", "memory": "1Gi"}, {"cpu": "1"}
 
 
+def of(name: str, **resources: Any) -> dict[str, Any]:
+    return {"name": name, "image": "i", "resources": resources}
+
+
+@pytest.mark.parametrize(
+    ("containers", "inits", "requests", "qos"),
+    [
+        pytest.param([of("c")], [], {"cpu": "4", "memory": "8Gi"}, "Guaranteed", id="the limit"),
+        pytest.param(
+            [of("c", requests={"cpu": "500m", "memory": "1Gi"}), of("d", limits={"memory": "1Gi"})],
+            [],
+            {"cpu": "500m", "memory": "2Gi"},
+            "Burstable",
+            id="what containers request together",
+        ),
+        pytest.param(
+            [of("c", requests={"cpu": "1"})],
+            [of("i", requests={"cpu": "2"})],
+            {"cpu": "2", "memory": "8Gi"},
+            "Burstable",
+            id="what one requests before the others",
+        ),
+        pytest.param(
+            [of("c", requests={"cpu": "1"})],
+            [{**of("s", requests={"cpu": "1"}), "restartPolicy": "Always"}],
+            {"cpu": "2", "memory": "8Gi"},
+            "Burstable",
+            id="a sidecar beside the others",
+        ),
+    ],
+)
+async def test_a_pod_with_limits_as_a_whole_gets_requests(
+    api_server: Cluster,
+    containers: list[dict[str, Any]],
+    inits: list[dict[str, Any]],
+    requests: dict[str, str],
+    qos: str,
+) -> None:
+    limits = {"limits": {"cpu": "4", "memory": "8Gi"}}
+    made = pod("p", containers=containers, initContainers=inits, resources=limits)
+    created = await api_server.made(api_server.pods, made)
+    assert created.body["spec"]["resources"] == {**limits, "requests": requests}
+    assert created.body["status"]["qosClass"] == qos
+
+
+async def test_a_pod_without_limits_as_a_whole_gets_no_requests(api_server: Cluster) -> None:
+    written = {"requests": {"memory": "1Gi"}}
+    made = pod("p", containers=[of("c", requests={"cpu": "1"})], resources=written)
+    created = await api_server.made(api_server.pods, made)
+    assert created.body["spec"]["resources"] == written
+
+
 @pytest.mark.parametrize(
     ("containers", "qos"),
     [
