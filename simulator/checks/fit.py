@@ -457,18 +457,24 @@ def is_judged(pod: PodFacts, *, with_claims: bool = False, also: frozenset[str] 
     spec = pod.raw["spec"]
     has_other_gpus = facts.asks_other_gpus(spec) if with_claims else pod.has_other_gpus
     asks_others = has_other_gpus or pod.asks_slices or not _COUNTED.union(also).issuperset(_resources(spec))
-    mounts_claims = any(not _CLAIMS.isdisjoint(volume) for volume in spec.get("volumes") or ()) and not with_claims
-    has_ports = any(port.get("hostPort") for each in _containers(spec) for port in each.get("ports") or ())
-    counted = {*(["resourceClaims"] if with_claims else ()), *(["affinity"] if _keeps_apart_alone(pod) else ())}
-    constraints = [each for each in _CONSTRAINTS if spec.get(each) and each not in counted]
-    is_plain = not constraints and not asks_others and not mounts_claims
+    is_plain = goes_anywhere(pod, with_claims=with_claims) and not asks_others
     # That these ConfigMaps are absent is judged as L3.
-    is_plain = is_plain and not has_ports and not _needs_a_feature(spec) and not facts.missing_config_maps(pod)
+    is_plain = is_plain and not facts.missing_config_maps(pod)
     # Not counted here: what nodes enforce, and what a record asks, in several ways and of certain devices.
     insists = pod.annotations.get(names.REQUIRE_ENFORCEMENT) in {"true", "hard"}
     is_counted = not insists and names.GPU_RECORD not in pod.annotations
     is_plain = is_plain and _starts_alone(pod) and _has_few_labels(pod.labels)
     return is_plain and is_counted and not pod.is_gated and facts.problem(pod) is None and is_admitted(pod)
+
+
+def goes_anywhere(pod: PodFacts, *, with_claims: bool = False) -> bool:
+    """Whether no rule of a pod's own, that is not counted here, keeps it off nodes."""
+    spec = pod.raw["spec"]
+    mounts_claims = any(not _CLAIMS.isdisjoint(volume) for volume in spec.get("volumes") or ()) and not with_claims
+    has_ports = any(port.get("hostPort") for each in _containers(spec) for port in each.get("ports") or ())
+    counted = {*(["resourceClaims"] if with_claims else ()), *(["affinity"] if _keeps_apart_alone(pod) else ())}
+    constraints = [each for each in _CONSTRAINTS if spec.get(each) and each not in counted]
+    return not (constraints or mounts_claims or has_ports or _needs_a_feature(spec))
 
 
 def _has_few_labels(labels: Labels) -> bool:

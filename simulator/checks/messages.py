@@ -144,10 +144,12 @@ def _kept_apart(pod: PodFacts, scene: Scene) -> int:
 def _lacks(pod: PodFacts, scene: Scene) -> Iterator[tuple[str, int]]:
     """How many usable nodes lack GPUs for a pod that asks whole ones, or a fraction of one.
 
-    Nodes that its claims or other pods rule out are not counted among them, so of such a pod that is not judged. Nor is
-    it where claims may give GPUs: a node without them has a reason of its own then.
+    Nodes that its rules, its claims or other pods rule out are not counted among them, so of such a pod that is not
+    judged. Nor is it where it may tolerate a taint, or where claims may give GPUs: a node without them has a reason of
+    its own then.
     """
-    if claim_facts.has_claims(pod) or scene.apart.kept_from(pod) or names.GPU_RESOURCE in scene.by_claims:
+    is_ruled = not fit.goes_anywhere(pod) or scene.apart.kept_from(pod) or _may_tolerate(pod, scene)
+    if is_ruled or claim_facts.has_claims(pod) or names.GPU_RESOURCE in scene.by_claims:
         return
     ask, whole = share_of(pod), ledgers.demand(pod, names.GPU_RESOURCE)
     if ask is None and whole:
@@ -157,6 +159,13 @@ def _lacks(pod: PodFacts, scene: Scene) -> Iterator[tuple[str, int]]:
         if (short := scene.short.get(need)) is None:
             short = scene.short[need] = sum(not room.is_cut and not _has_devices(room, pod) for room in scene.rooms)
         yield "node(s) didn't have enough resources: GPUs", short
+
+
+def _may_tolerate(pod: PodFacts, scene: Scene) -> bool:
+    """Whether there is a tainted node and the pod tolerates more than what the API server adds to each pod."""
+    added = {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
+    tolerated = {each.get("key") for each in pod.raw["spec"].get("tolerations") or ()}
+    return bool(tolerated - added) and any(node.is_tainted for node in scene.nodes.values())
 
 
 def _has_devices(room: Room, pod: PodFacts) -> bool:

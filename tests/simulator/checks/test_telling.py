@@ -86,6 +86,33 @@ def test_a_reason_is_compared_with_a_count_also_where_a_sentence_about_what_help
     assert Story().sees(node(gpus=3), kind=NODES).sees(gang).rests().broken() == {"L3"}
 
 
+def _affinity_to(host: str) -> dict[str, Any]:
+    term = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [host]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    return {"affinity": {"nodeAffinity": required}}
+
+
+@pytest.mark.parametrize(
+    ("rules", "taints", "broken"),
+    [
+        ({"nodeSelector": {"kubernetes.io/hostname": "node-0"}}, [], set()),
+        (_affinity_to("node-0"), [], set()),
+        ({"tolerations": [{"key": "a", "operator": "Exists"}]}, [{"key": "a", "effect": "NoSchedule"}], set()),
+        ({"tolerations": [{"key": "a", "operator": "Exists"}]}, [], {"L3"}),
+        ({}, [], {"L3"}),
+    ],
+    ids=["selector", "affinity", "a taint that may be tolerated", "no taint", "no rule"],
+)
+def test_nodes_that_lack_gpus_are_not_counted_of_a_pod_whose_rules_choose_among_them(
+    rules: dict[str, Any], taints: list[dict[str, str]], broken: set[str]
+) -> None:
+    story = Story().sees(node(gpus=3), kind=NODES)
+    other = node("node-1", gpus=3)
+    story.sees({**other, "spec": {**other["spec"], "taints": taints}}, kind=NODES)
+    asking = asks_whole(NO_NODE + f"{2 if taints else 1} node(s) didn't have enough resources: GPUs.")
+    assert story.sees({**asking, "spec": {**asking["spec"], **rules}}).rests().broken() == broken
+
+
 @pytest.mark.parametrize(("resource", "broken"), [("nvidia.com/gpu", set()), ("example.com/other", {"L3"})])
 def test_nodes_that_lack_gpus_are_not_counted_where_claims_may_give_some(resource: str, broken: set[str]) -> None:
     story = Story().sees(node(gpus=3), kind=NODES)
