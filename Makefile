@@ -64,7 +64,7 @@ help:
 	@echo 'make chaos         everything killed and restarted at random on a real control plane; MINUTES=10 SEED=1'
 	@echo 'make mutants       random small defects that the tests have to find; COUNT=300 MUTANTS_SEED=1'
 	@echo 'make nightly       the long searches, on seeds of the day: mutants, hostile runs, struck writes, the model,'
-	@echo '                   chaos; DATE=20260101 repeats the searches of that day'
+	@echo '                   chaos, simulate against a cluster; DATE=20260101 repeats the searches of that day'
 	@echo 'make lint          formatting, lint rules, types, import layers, dependencies, Containerfiles, documentation'
 	@echo 'make format        put the code into form, and apply what the lint rules can fix'
 	@echo 'make cluster       a real control plane with Moorage and simulated GPU nodes, in the background;'
@@ -191,12 +191,12 @@ mutants: $(READY)
 
 # Each day has 100,000 seeds of its own. All searches run, also after one that failed.
 DATE ?= $(shell date -u +%Y%m%d)
-NIGHTLY = $(MAKE) --keep-going --jobs 1 nightly-mutants nightly-soak nightly-enumerate nightly-model nightly-chaos nightly-whole nightly-properties nightly-oracle nightly-controllers
+NIGHTLY = $(MAKE) --keep-going --jobs 1 nightly-mutants nightly-soak nightly-enumerate nightly-model nightly-chaos nightly-whole nightly-properties nightly-oracle nightly-controllers nightly-same
 nightly: $(READY)
 	@echo 'nightly: DATE=$(DATE)'
 	$(NIGHTLY) DATE=$(DATE)
 
-.PHONY: nightly-mutants nightly-soak nightly-enumerate nightly-model nightly-chaos nightly-whole nightly-properties nightly-oracle nightly-controllers
+.PHONY: nightly-mutants nightly-soak nightly-enumerate nightly-model nightly-chaos nightly-whole nightly-properties nightly-oracle nightly-controllers nightly-same
 nightly-mutants:
 	$(MAKE) mutants MUTANTS_SEED=$(DATE)
 nightly-soak:
@@ -222,6 +222,9 @@ nightly-whole:
 nightly-controllers:
 	$(BIN)/python -m tools.controllers --all
 	$(GO_PROGRAMS) $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m controllers tests/controllers
+# What simulate says of the examples, and of random manifests of the day, against a real control plane.
+nightly-same:
+	$(GO_PROGRAMS) $(BIN)/python -m tools.samecheck examples --made 100 --seed $(DATE)000
 # Twenty times the examples of make test-all and more, other ones each time, and all seeds.
 nightly-properties:
 	MOORAGE_WHOLE=1 $(BIN)/pytest -n 2 --dist worksteal -m 'not cluster and not node' tests/admission tests/cli tests/runtime tests/ui tests/gpu tests/kube tests/sharing \

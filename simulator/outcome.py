@@ -223,7 +223,7 @@ def _pod(raw: Mapping[str, Any], world: World, cards: Mapping[str, Device]) -> P
     metadata, spec, status = raw["metadata"], raw["spec"], raw.get("status") or {}
     shares = _shares(raw)
     devices = sorted((cards[uuid] for uuid in _seen(world, metadata["uid"])), key=lambda device: device.index)
-    reason, verdict = _reason(raw)
+    reason, verdict = reason_of(raw)
     return PodOutcome(
         namespace=metadata["namespace"],
         name=metadata["name"],
@@ -276,7 +276,7 @@ def _shares(raw: Mapping[str, Any]) -> dict[str, int]:
     return {device.uuid: device.nano for device in grant.devices} if grant else {}
 
 
-def _reason(raw: Mapping[str, Any]) -> tuple[str, str]:
+def reason_of(raw: Mapping[str, Any]) -> tuple[str, str]:
     """Return why a pod waits or failed: reason and text; empty for one that runs or ended well."""
     spec, status = raw["spec"], raw.get("status") or {}
     if status.get("phase") == names.FAILED:

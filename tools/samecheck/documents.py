@@ -1,0 +1,44 @@
+"""The documents of a manifest that both sides can take, and why others are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from simulator.controllers.pods import child
+from simulator.manifests import admitted_by_kueue
+from simulator.nodes.containers import RUN_S
+
+Json = Mapping[str, Any]
+
+
+def items(documents: Iterable[object]) -> Iterator[Json]:
+    """Yield the objects of documents, those of Lists one by one; containers that end do so after a second."""
+    for document in documents:
+        if isinstance(document, Mapping):
+            yield from items(document.get("items") or ()) if document.get("kind") == "List" else (_brief(document),)
+
+
+def _brief(value: Any) -> Any:
+    """Return a value with "1" as the time that simulated containers run: a cluster really takes that time."""
+    if isinstance(value, Mapping):
+        return {key: "1" if key == RUN_S else _brief(each) for key, each in value.items()}
+    return [*map(_brief, value)] if isinstance(value, list) else value
+
+
+def left_out(document: Json, serves: Callable[[Json], bool]) -> str:
+    """Return why neither side gets an object, "" for one that both get."""
+    kind = document.get("kind")
+    if not kind or not isinstance(document.get("metadata"), Mapping):
+        return "no object of Kubernetes"
+    if not serves(document):
+        return (
+            f"{kind} of {document.get('apiVersion')}: this control plane does not serve it, so nobody makes pods of it"
+        )
+    if kind in {"CustomResourceDefinition", "Node"}:
+        return f"{kind}: part of a cluster, not of a workload"
+    if kind == "CronJob" and not child(document.get("spec"), "suspend"):
+        return "CronJob: makes pods at its time, and simulate at once"
+    if admitted_by_kueue(document) is not document:
+        return f"{kind} of a Kueue queue: Kueue does not run here, and simulate takes it as admitted"
+    return ""
