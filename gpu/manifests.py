@@ -43,9 +43,16 @@ def read_pod(raw: Mapping[str, Any]) -> tuple[Pod | None, str]:
             if not isinstance(value, str):
                 return None, f"metadata.{field}[{key}] is {shown(repr(value))} and has to be text: put it in quotes"
     try:
-        return msgspec.convert({"metadata": metadata or {}, "spec": raw.get("spec") or {}}, Pod), ""
+        return msgspec.convert(without_nulls({"metadata": metadata, "spec": raw.get("spec")}), Pod), ""
     except msgspec.ValidationError as error:
         return None, str(error)
+
+
+def without_nulls(value: Any) -> Any:
+    """Return a value of a manifest without fields that are null: the API server takes such a field as absent."""
+    if isinstance(value, Mapping):
+        return {key: without_nulls(each) for key, each in value.items() if each is not None}
+    return [*map(without_nulls, value)] if isinstance(value, list) else value
 
 
 def _templates(value: object, path: str, depth: int, seen: set[int]) -> Iterator[tuple[str, Mapping[str, Any]]]:

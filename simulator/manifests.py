@@ -18,7 +18,7 @@ import msgspec
 import yaml
 from typing_extensions import override
 
-from gpu.manifests import MALFORMED, read_pod
+from gpu.manifests import MALFORMED, read_pod, without_nulls
 from kube.client.resources import (
     CONFIG_MAPS,
     CSI_NODES,
@@ -251,7 +251,7 @@ class Reader:
             namespace = _namespace(document, place, is_namespaced=resource is None or resource.namespaced)
             if expanded:
                 return self._expanded(document, namespace, place)
-            return [_checked(Manifest(_BY_KIND[kind], namespace, _new(document), place))]
+            return [_checked(Manifest(_BY_KIND[kind], namespace, without_nulls(_new(document)), place))]
         if (api_version, kind) in FOREIGN_GROUPS:
             self._gangs.note(document, _namespace(document, place, is_namespaced=True))
             return []

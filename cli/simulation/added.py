@@ -156,9 +156,11 @@ def _known(saved: Saved, objects: Sequence[Manifest]) -> list[Manifest]:
     if any(each.resource is QUEUES for each in objects):
         found += [_there(QUEUES, each) for each in saved.queues]
     runtimes = {each.body["metadata"].get("name") for each in objects if each.resource is RUNTIME_CLASSES}
-    named = {each.body["spec"].get("runtimeClassName") for each in objects if each.resource is PODS}
-    for name in sorted(filter(None, named - runtimes - {installation.NVIDIA_RUNTIME})):
-        found.append(Manifest(RUNTIME_CLASSES, "", {**installation.named(name), "handler": name}, _CLUSTER))
+    specs = [each.body["spec"] for each in objects if each.resource is PODS]
+    named = {spec.get("runtimeClassName"): spec.get("overhead") for spec in specs}
+    for name in sorted(filter(None, named.keys() - runtimes - {installation.NVIDIA_RUNTIME})):
+        body = {**installation.named(name), "handler": name, "overhead": {"podFixed": named[name]}}
+        found.append(Manifest(RUNTIME_CLASSES, "", body, _CLUSTER))
     return manifests.in_order(found)
 
 

@@ -14,7 +14,7 @@ What a pod passes on its way in: the plugins Priority, ServiceAccount, RuntimeCl
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from simulator.apiserver.refusals import Refusal, bad_request, conflict, forbidden, internal, invalid
 from simulator.apiserver.types import PODS, PRIORITY_CLASSES, RUNTIME_CLASSES, SERVICE_ACCOUNTS
@@ -368,6 +368,9 @@ def admitted(pod: Object, store: Store, namespace: str) -> Object:
     return with_default_tolerations(_with_priority(pod, store))
 
 
+_OVERHEAD_ALONE: Final = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+
+
 def with_runtime_class(pod: Object, store: Store) -> Object:
     """Return the pod with what its RuntimeClass says; asked after the webhooks, which may have set it.
 
@@ -376,6 +379,8 @@ def with_runtime_class(pod: Object, store: Store) -> Object:
     spec = pod["spec"]
     wanted = spec.get("runtimeClassName")
     if not wanted:
+        if spec.get("overhead"):
+            raise forbidden(PODS, _name(pod), _OVERHEAD_ALONE)
         return pod
     found = store.get(RUNTIME_CLASSES, wanted)
     if found is None:
@@ -383,6 +388,8 @@ def with_runtime_class(pod: Object, store: Store) -> Object:
     overhead = (found.obj.get("overhead") or {}).get("podFixed")
     if overhead and spec.get("overhead") not in (None, overhead):
         raise forbidden(PODS, _name(pod), "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
+    if spec.get("overhead") and not overhead:
+        raise forbidden(PODS, _name(pod), _OVERHEAD_ALONE)
     scheduling = found.obj.get("scheduling") or {}
     selector = {**(scheduling.get("nodeSelector") or {}), **(spec.get("nodeSelector") or {})}
     if any(selector[key] != value for key, value in (scheduling.get("nodeSelector") or {}).items()):

@@ -89,14 +89,15 @@ def read_template(raw: object, path: str) -> Template:
     containers = child(child(raw, "spec"), "containers")
     if not isinstance(raw, Mapping) or not isinstance(containers, list):
         raise Malformed(f"{path} has to be a pod template with spec.containers")
-    _, malformed = manifests.read_pod(raw)
+    written: Mapping[str, Any] = manifests.without_nulls(raw)
+    _, malformed = manifests.read_pod(written)
     if malformed:
         raise Malformed(f"{path}: {manifests.MALFORMED}: {malformed}")
     try:
-        size = len(msgspec.json.encode(raw))
+        size = len(msgspec.json.encode(written))
     except (TypeError, ValueError, RecursionError) as error:
         raise Malformed(f"{path} is not JSON: {error}") from error
-    return Template(path, raw, size)
+    return Template(path, written, size)
 
 
 def make(

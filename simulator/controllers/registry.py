@@ -135,8 +135,11 @@ def grouped(controller: Json, namespace: str, made: Sequence[Made]) -> Workload:
     if kind not in _GROUPED:
         return Workload([], [Member(each, None) for each in made])
     policy = fields.at(controller, "spec.podManagementPolicy")
-    if kind == "StatefulSet" and waits_for_itself(fields.annotations_of(controller), policy):
-        raise Malformed(f"{names.BATCH_MIN_MEMBER}: {IN_ORDER}")
+    annotations = fields.annotations_of(controller)
+    if kind == "StatefulSet" and waits_for_itself(annotations, policy):
+        # In the words of the policy that refuses it on a cluster (admission/policies.py).
+        said = f"metadata.annotations[{names.BATCH_MIN_MEMBER}] is"
+        raise Malformed(f'{said} "{shown(annotations[names.BATCH_MIN_MEMBER])}"; allowed: {IN_ORDER}')
     top = stored(_GROUPED[kind], kind, name, like=controller)
     jobs = {each.body["metadata"]["name"]: each.body for each in made if each.resource is JOBS}
     path = "spec.jobTemplate.spec.template" if kind == "CronJob" else "spec.template"

@@ -18,8 +18,22 @@ initContainers:
 containers: [{name: c, image: i, resources: {requests: {cpu: "4", memory: 2Gi}}}]
 """
 OVERHEAD = """\
+runtimeClassName: kata
 overhead: {cpu: "1", memory: 1Gi}
 containers: [{name: c, image: i, resources: {requests: {cpu: "2"}, limits: {nvidia.com/gpu: 1}}}]
+"""
+KATA = """\
+---
+apiVersion: node.k8s.io/v1
+kind: RuntimeClass
+metadata: {name: kata}
+handler: kata
+overhead: {podFixed: {cpu: "1", memory: 1Gi}}
+"""
+NULLS = """\
+nodeSelector: null
+containers:
+- {name: c, image: i, terminationMessagePolicy: null, resources: {requests: {cpu: null}, limits: {nvidia.com/gpu: 1}}}
 """
 AS_A_WHOLE = """\
 resources: {requests: {cpu: "5", memory: 4Gi}, limits: {cpu: "6", memory: 4Gi}}
@@ -72,7 +86,8 @@ def written(spec: str, annotations: str) -> str:
     [
         (SIDECAR, "", "", RUNS),
         (SIDECAR, HALF, "", RUNS),
-        (OVERHEAD, "", "", RUNS),
+        (OVERHEAD, "", KATA, RUNS),
+        (NULLS, "", "", RUNS),
         (AS_A_WHOLE, "", "", RUNS),
         (TOO_MUCH_AS_A_WHOLE, "", "", "CPU cores"),
         (SECRET, HALF, "", 'secret "absent" not found'),
@@ -88,6 +103,7 @@ def written(spec: str, annotations: str) -> str:
         "sidecar",
         "sidecar beside a share",
         "overhead",
+        "fields that are null",
         "resources of the pod",
         "resources of the pod that no node has",
         "share without its Secret",

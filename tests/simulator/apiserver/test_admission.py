@@ -315,6 +315,18 @@ async def test_a_pod_that_contradicts_its_runtime_class_is_refused(
     assert (response.status, decoded(response)["message"]) == (403, f'pods "p" is forbidden: {why}')
 
 
+@pytest.mark.parametrize("said", [{}, {"runtimeClassName": "plain"}], ids=["no class", "a class without overhead"])
+async def test_a_pod_with_an_overhead_that_no_runtime_class_says_is_refused(
+    said: dict[str, Any], server: MemoryApiServer
+) -> None:
+    await send(server.transport(), "POST", RUNTIME_CLASSES, {"metadata": {"name": "plain"}, "handler": "plain"})
+    wanted = pod("p")
+    spec = {**wanted["spec"], "overhead": {"cpu": "1"}, **said}
+    response = await send(server.transport(), "POST", PODS, {**wanted, "spec": spec})
+    why = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+    assert (response.status, decoded(response)["message"]) == (403, f'pods "p" is forbidden: {why}')
+
+
 async def test_the_text_of_a_secret_is_stored_among_its_data(server: MemoryApiServer) -> None:
     secret = {"metadata": {"name": "s"}, "data": {"a": "YQ==", "b": "Yg=="}, "stringData": {"b": "text"}}
     made = decoded(await send(server.transport(), "POST", "/api/v1/namespaces/default/secrets", secret))

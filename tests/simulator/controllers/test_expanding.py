@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from admission.policies import stateful_gangs
 from kube.client.resources import JOBS, PODS
 from podgrouper.core import answers
 from podgrouper.core.answers import Nothing, Why
+from simulator.controllers import registry
 from simulator.controllers.kubernetes import MOST_BYTES, Expander
 from simulator.controllers.pods import MOST_PODS, Made, Malformed
 from simulator.controllers.registry import Member, Passed, Workload
@@ -179,6 +181,17 @@ def test_what_makes_no_pods_is_refused_with_field_value_and_what_is_allowed(obj:
     with pytest.raises(Malformed) as caught:
         Expander().expand(obj)
     assert str(caught.value).startswith(message)
+
+
+def test_a_stateful_set_whose_gang_comes_one_by_one_is_refused_in_the_words_of_the_clusters_policy() -> None:
+    made = controller("StatefulSet", replicas=4)
+    made = {**made, "metadata": {**made["metadata"], "annotations": {"kai.scheduler/batch-min-member": "4"}}}
+    with pytest.raises(Malformed) as caught:
+        registry.grouped(made, "default", Expander().expand(made))
+    said = 'metadata.annotations[kai.scheduler/batch-min-member] is "4"; allowed: '
+    assert str(caught.value).startswith(f"{said}1, or spec.podManagementPolicy: Parallel;")
+    (validation,) = stateful_gangs("kai-scheduler")["spec"]["validations"]
+    assert all(part in validation["messageExpression"] for part in said.split("4"))
 
 
 def test_the_limit_of_pods_holds_for_all_controllers_together() -> None:
