@@ -179,7 +179,8 @@ def features(r: random.Random, spec: Spec) -> set[str]:
 
 #: Node labels that are domains.
 KEYS: Final = ("zone", "rack", names.HOSTNAME_LABEL)
-_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+#: Field of what has to hold.
+REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
 _TOLERATIONS: Final = (
     {"operator": "Exists"},
@@ -237,7 +238,7 @@ def node_affinity(r: random.Random, spec: Spec) -> set[str]:
     """Required node affinity: terms with expressions, with fields, with both, with neither."""
     drawn = [_node_term(r) for _ in range(r.randint(1, 3))]
     required = {"nodeSelectorTerms": drawn}
-    spec.setdefault("affinity", {})["nodeAffinity"] = {_REQUIRED: required}
+    spec.setdefault("affinity", {})["nodeAffinity"] = {REQUIRED: required}
     expressions = [each for term in drawn for each in term.get("matchExpressions", ())]
     fields = {"matchFields" for term in drawn if "matchFields" in term}
     return {"node affinity", *(f"node affinity {each['operator']}" for each in expressions), *fields}
@@ -247,7 +248,7 @@ def added_affinity(r: random.Random) -> Spec:
     """Node affinity that an administrator adds to all pods: by one expression, so that some nodes are left."""
     operator = r.choice(("In", "In", "NotIn"))
     expression = {"key": r.choice(("zone", "rack")), "operator": operator, "values": ["z0", "r0", "r1"]}
-    return {_REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
+    return {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
 
 
 def _node_term(r: random.Random) -> Spec:
@@ -282,14 +283,14 @@ def _node_expression(r: random.Random) -> Spec:
 def anti_affinity(r: random.Random, spec: Spec) -> set[str]:
     """Required anti-affinity between pods."""
     terms = [pod_term(r) for _ in range(r.randint(1, 2))]
-    spec.setdefault("affinity", {})["podAntiAffinity"] = {_REQUIRED: terms}
+    spec.setdefault("affinity", {})["podAntiAffinity"] = {REQUIRED: terms}
     return {"pod anti-affinity", *_named("pod anti-affinity", terms)}
 
 
 def pod_affinity(r: random.Random, spec: Spec) -> set[str]:
     """Required affinity between pods."""
     terms = [pod_term(r) for _ in range(r.choice((1, 1, 2)))]
-    spec.setdefault("affinity", {})["podAffinity"] = {_REQUIRED: terms}
+    spec.setdefault("affinity", {})["podAffinity"] = {REQUIRED: terms}
     return {"pod affinity", *_named("pod affinity", terms)}
 
 
@@ -433,7 +434,7 @@ def _prefer_no_pods(r: random.Random, spec: Spec) -> None:
 
 
 def _require_pods(r: random.Random, spec: Spec) -> None:
-    spec.setdefault("affinity", {}).setdefault("podAffinity", {})[_REQUIRED] = [pod_term(r)]
+    spec.setdefault("affinity", {}).setdefault("podAffinity", {})[REQUIRED] = [pod_term(r)]
 
 
 def _prefer_nodes(r: random.Random, spec: Spec) -> None:

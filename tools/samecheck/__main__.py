@@ -33,10 +33,11 @@ def main(arguments: Sequence[str]) -> int:
     nodes = asked.nodes or ["4x8x80GiB"]
     shapes = shape.parse(nodes)
     dress = drawing.dress(shapes) if asked.made else {}
+    manifests = [*_of_files(asked.files), *_made(asked.seed, asked.made, len(shapes))]
     left: Counter[str] = Counter()
     checked = pods = wrong = 0
     with Cluster(nodes, dress) as cluster:
-        for name, documents in (*_of_files(asked.files), *_made(asked.seed, asked.made, len(shapes))):
+        for name, documents in manifests:
             whys = [(each, left_out(each, cluster.serves)) for each in items(documents)]
             left.update(filter(None, (why for _, why in whys)))
             kept = [each for each, why in whys if not why]

@@ -219,7 +219,7 @@ class Cluster:
     def _clear(self) -> None:
         """Remove everything of a manifest, and wait until it is gone."""
         for path in reversed(self._made):
-            if path.rpartition("/")[2] not in _KEPT:
+            if path not in {f"/api/v1/namespaces/{name}" for name in _KEPT}:
                 self._rest.send("DELETE", path, _BACKGROUND)
         restores = any(kind in path for path in self._made for kind in ("/priorityclasses/", "/storageclasses/"))
         self._made.clear()

@@ -29,8 +29,14 @@ _SHORT_PART: Final = re.compile(r"sub-group \S+ requires \d+ pods for gang sched
 #: How names of PodGroups begin that the podgrouper makes.
 _MADE: Final = "pg-"
 _HASH_LABEL: Final = "pod-template-hash"
-#: What the API server puts before the text of a webhook.
-_DENIED: Final = "denied the request: "
+#: What controllers put before a refusal, its code, what the API server puts before the text of a webhook or policy, and
+#: where simulate read the object.
+_HEADS: Final = (
+    re.compile(r"^(Error creating|create Pod \S+ in StatefulSet \S+ failed error): "),
+    re.compile(r"^\d{3}: "),
+    re.compile(r"^(admission webhook \S+|\S+ \S+ is forbidden: ValidatingAdmissionPolicy .*) denied (the )?request: "),
+    re.compile(r"^manifest( document \d+)?: (\S+ \S+: )?"),
+)
 #: Of a PodGroup: what decides.
 _SPEC: Final = (
     "minMember", "minSubGroup", "queue", "priorityClassName", "preemptibility", "subGroups", "topologyConstraint",
@@ -90,6 +96,7 @@ def differences(simulated: Side, real: Side) -> Iterator[str]:
     if simulated.refused:
         missing = [each for each in simulated.refused if each not in real.refused]
         yield from (f"only simulate refuses: {each}" for each in missing)
+        yield from (f"the cluster refuses instead: {each}" for each in (real.refused if missing else ()))
         return
     yield from (f"only the cluster refuses: {each}" for each in real.refused)
     yield from _of_pods(simulated, real)
@@ -203,8 +210,10 @@ def _used(pods: Sequence[Json]) -> tuple[tuple[int, ...], ...]:
 
 
 def _told(refusal: str) -> str:
-    _, found, rest = refusal.partition(_DENIED)
-    return rest if found else refusal
+    """Return a refusal without what API server and controllers put before it."""
+    for head in _HEADS:
+        refusal = head.sub("", refusal, count=1)
+    return refusal
 
 
 def _shown(used: tuple[tuple[int, ...], ...]) -> str:

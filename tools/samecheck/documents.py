@@ -28,17 +28,16 @@ def _brief(value: Any) -> Any:
 
 def left_out(document: Json, serves: Callable[[Json], bool]) -> str:
     """Return why neither side gets an object, "" for one that both get."""
-    kind = document.get("kind")
-    if not kind or not isinstance(document.get("metadata"), Mapping):
+    kind, meta = document.get("kind"), document.get("metadata")
+    if not kind or not isinstance(meta, Mapping):
         return "no object of Kubernetes"
-    if not serves(document):
-        return (
-            f"{kind} of {document.get('apiVersion')}: this control plane does not serve it, so nobody makes pods of it"
-        )
-    if kind in {"CustomResourceDefinition", "Node"}:
-        return f"{kind}: part of a cluster, not of a workload"
-    if kind == "CronJob" and not child(document.get("spec"), "suspend"):
-        return "CronJob: makes pods at its time, and simulate at once"
-    if admitted_by_kueue(document) is not document:
-        return f"{kind} of a Kueue queue: Kueue does not run here, and simulate takes it as admitted"
-    return ""
+    is_scheduled = kind == "CronJob" and not child(document.get("spec"), "suspend")
+    is_held_back = admitted_by_kueue(document) is not document
+    reasons = (
+        (not serves(document), f"of {document.get('apiVersion')}: this control plane does not serve it"),
+        (kind in {"CustomResourceDefinition", "Node"}, "is part of a cluster, not of a workload"),
+        (is_scheduled, "makes pods at its time, and simulate at once"),
+        (is_held_back, "of a Kueue queue: Kueue does not run here, and simulate takes it as admitted"),
+        (bool(meta.get("ownerReferences")), "with an owner: simulate takes owners out, since they are not there"),
+    )
+    return next((f"{kind} {why}" for is_so, why in reasons if is_so), "")

@@ -322,7 +322,12 @@ def _amounts_only(spec: Json) -> Json:
 
 
 def _allowed(spec: Json) -> None:
-    """Take out of spread constraints what the API server refuses beside their selectors."""
+    """Take out of rules what the API server refuses: signs in values, and what contradicts a spread's selector."""
+    required = spec.get("affinity", {}).get("nodeAffinity", {}).get(rules.REQUIRED, {})
+    for term in required.get("nodeSelectorTerms", ()):
+        for expression in term.get("matchExpressions", ()):
+            if "values" in expression:
+                expression["values"] = [value.lstrip("+-") for value in expression["values"]]
     for each in spec.get("topologySpreadConstraints", ()):
         if each["whenUnsatisfiable"] != "DoNotSchedule":
             each.pop("minDomains", None)

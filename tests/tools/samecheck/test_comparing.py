@@ -141,7 +141,9 @@ def _moved(pod: Json) -> Json:
     [
         (['admission webhook "x" denied the request: too much'], []),
         (['Error creating: admission webhook "x" denied the request: too much'], []),
-        (["forbidden"], ["only simulate refuses: too much"]),
+        (["403: too much"], []),
+        (["create Pod s-0 in StatefulSet s failed error: too much"], []),
+        (["forbidden"], ["only simulate refuses: too much", "the cluster refuses instead: forbidden"]),
         ([], ["only simulate refuses: too much"]),
     ],
 )
