@@ -43,7 +43,7 @@ def read_pod(raw: Mapping[str, Any]) -> tuple[Pod | None, str]:
             if not isinstance(value, str):
                 return None, f"metadata.{field}[{key}] is {shown(repr(value))} and has to be text: put it in quotes"
     try:
-        return msgspec.convert(without_nulls({"metadata": metadata, "spec": raw.get("spec")}), Pod), ""
+        return msgspec.convert({"metadata": metadata or {}, "spec": raw.get("spec") or {}}, Pod), ""
     except msgspec.ValidationError as error:
         return None, str(error)
 

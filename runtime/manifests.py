@@ -275,7 +275,8 @@ def _read_pods(item: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]
         except Malformed as error:
             yield "spec", {}, None, str(error)
             return
-    for path, raw in templates:
+    for path, written in templates:
+        raw = podtemplates.without_nulls(written)
         pod, malformed = podtemplates.read_pod(raw)
         if pod is not None and not pod.spec.containers:
             pod, malformed = None, "spec.containers is empty: a pod has at least one container"

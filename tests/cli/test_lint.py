@@ -209,6 +209,15 @@ def test_annotations_of_a_workload_are_not_its_pods(tmp_path: Path, capsys: pyte
     )
 
 
+@pytest.mark.parametrize("is_template", [False, True])
+def test_a_field_that_is_null_is_no_finding_since_the_api_server_takes_it_as_absent(
+    is_template: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = pod(HALF, resources={"requests": {"cpu": None}, "limits": None}, terminationMessagePolicy=None)
+    asked["spec"]["nodeSelector"] = None
+    assert findings(capsys, written(tmp_path, of_a_job(asked) if is_template else asked)) == []
+
+
 @pytest.mark.parametrize(
     ("written_pod", "code", "field"),
     [

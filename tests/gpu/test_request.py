@@ -161,7 +161,6 @@ def test_what_aliases_repeat_is_looked_at_once() -> None:
     [
         ({"spec": SPEC}, ""),
         ({"metadata": None, "spec": None}, ""),
-        ({"spec": {"nodeSelector": None, "containers": [{"name": "c", "terminationMessagePolicy": None}]}}, ""),
         (
             {"metadata": {"annotations": {"gpu-fraction": 0.5}}, "spec": SPEC},
             "metadata.annotations[gpu-fraction] is 0.5 and has to be text: put it in quotes",
