@@ -18,7 +18,7 @@ from simulator.nodes import shape
 from tools.samecheck import drawing
 from tools.samecheck.cluster import Cluster
 from tools.samecheck.comparing import Side, differences
-from tools.samecheck.documents import items, left_out
+from tools.samecheck.documents import adopted, items, left_out
 from tools.samecheck.simulated import simulate
 
 
@@ -29,6 +29,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--nodes", action="append", metavar="NxGxMEM", help="the nodes of all (default 4x8x80GiB)")
     parser.add_argument("--made", type=int, default=0, metavar="COUNT", help="number of random manifests")
     parser.add_argument("--seed", type=int, default=1, help="the first random manifest (default 1)")
+    parser.add_argument("--adopt-all", action="store_true", help="give all pods of files to Moorage")
     asked = parser.parse_args(arguments)
     nodes = asked.nodes or ["4x8x80GiB"]
     shapes = shape.parse(nodes)
@@ -38,7 +39,8 @@ def main(arguments: Sequence[str]) -> int:
     checked = pods = wrong = 0
     with Cluster(nodes, dress) as cluster:
         for name, documents in manifests:
-            whys = [(each, left_out(each, cluster.serves)) for each in items(documents)]
+            objects = [adopted(each) if asked.adopt_all else each for each in items(documents)]
+            whys = [(each, left_out(each, cluster.serves)) for each in objects]
             left.update(filter(None, (why for _, why in whys)))
             kept = [each for each, why in whys if not why]
             if not kept:

@@ -8,6 +8,7 @@ from typing import Any
 from simulator.controllers.pods import child
 from simulator.manifests import admitted_by_kueue
 from simulator.nodes.containers import RUN_S
+from wire import names
 
 Json = Mapping[str, Any]
 
@@ -24,6 +25,15 @@ def _brief(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: "1" if key == RUN_S else _brief(each) for key, each in value.items()}
     return [*map(_brief, value)] if isinstance(value, list) else value
+
+
+def adopted(value: Any) -> Any:
+    """Return an object whose pods name Moorage's scheduler, as ``simulate --adopt-all`` takes those without a node."""
+    if not isinstance(value, Mapping):
+        return [*map(adopted, value)] if isinstance(value, list) else value
+    made = {key: adopted(each) for key, each in value.items()}
+    is_spec = isinstance(made.get("containers"), list) and not made.get("nodeName")
+    return {**made, "schedulerName": names.SCHEDULER_NAME} if is_spec else made
 
 
 def left_out(document: Json, serves: Callable[[Json], bool]) -> str:
