@@ -10,7 +10,7 @@ S7 of the nominations on record: who may be taken for whom, by own count of pods
 
 Judged when a nomination comes to be on record:
 
-- a gang keeps its minimum, or goes whole: its core is never taken in part;
+- a gang keeps its minimum, or goes whole: its core is never taken in part; one that lacks members keeps those it needs;
 - preemption takes from pods of lower priority in the queue of the nominated pod, reclaim from other queues;
 - a core is taken when its minimum has run for as long as a queue says that it is left alone;
 - where node pools have schedulers each, none takes pods of another pool, or for one;
@@ -164,13 +164,13 @@ class Taking:
             if group is not None and not self._is_clear(group, case.since_s):
                 continue
             rest = self._rest(group, case) if group is not None else []
-            is_whole = group is not None and self._is_whole(group, rest)
+            has_core = group is None or self._lacks(group, rest) != self._lacks(group, [*rest, *taken])
             known = [each for each in rest if each.since_s < case.since_s and each.left_s is None]
-            if group is not None and known and not is_whole and self._was_whole(group, case.since_s):
+            if group is not None and known and has_core and self._was_whole(group, case.since_s):
                 yield f"{_named(taken)} of gang {'/'.join(group)} go, and {_named(known)} stay"
             if is_known:
                 yield from self._wrong_taker(case, nominees, taken)
-            if is_known and not is_whole:
+            if is_known and has_core:
                 yield from self._wrong_age(case, nominees[0], taken)
         if is_known and case.nomination.action == _RECLAIM:
             self._doubt_quotas(case, nominees[0], list(groups.values()))
@@ -184,16 +184,17 @@ class Taking:
         there = (each for each in self._all(group) if each.pod.uid not in case.going)
         return [each for each in there if each.left_s is None or each.left_s >= case.since_s]
 
-    def _is_whole(self, group: Key, members: Iterable[_Member]) -> bool:
+    def _lacks(self, group: Key, members: Iterable[_Member]) -> int | None:
+        """How many pods a gang lacks with these."""
         done = (each for each in self._all(group) if each.pod.phase == names.SUCCEEDED)
         there = {each.pod.uid: each.pod for each in (*members, *done)}
         parts = Counter(str(pod.labels.get(names.SUBGROUP_LABEL) or "") for pod in there.values())
-        return self.gangs.minimums[group].is_whole(parts)
+        return self.gangs.minimums[group].lacks(parts)
 
     def _was_whole(self, group: Key, since_s: float) -> bool:
         """Whether it is whole with those that go."""
         there = (each for each in self._all(group) if each.left_s is None and each.since_s < since_s)
-        return self._is_whole(group, there)
+        return self._lacks(group, there) == 0
 
     def _all(self, group: Key) -> list[_Member]:
         return [self._members[uid] for uid in self._of_group.get(group, ())]

@@ -1,6 +1,6 @@
 """Victim units: what may go alone, and what goes whole, of bound pods that may be preempted.
 
-Of a gang the pods above its minimum go one by one, in the reverse of the order in which they came: the last of the
+Of a gang the pods above its minimums go one by one, in the reverse of the order in which they came: the last of the
 surplus first (as in KAI). What is left, the core, goes whole, and not before the surplus.
 
 What a set of units costs is compared by the highest priority in it, the work that is lost, pods, and UIDs. A pod's loss
@@ -20,6 +20,7 @@ import numpy as np
 
 from scheduler.core.groups.quorum import Quorum, Surplus
 from scheduler.core.model.facts import copied
+from scheduler.core.model.minimum_tree import NEVER
 from scheduler.core.model.preemption import Kept, Unit
 from scheduler.core.model.priority_order import order_members
 from scheduler.core.model.quota import NOTHING, UNITS, Resources
@@ -289,12 +290,14 @@ def split(
 ) -> tuple[list[PodRecord], list[PodRecord]]:
     """The core of a gang in the order of its members, and its surplus in the order in which it goes.
 
-    All of a gang that runs below its minimum is core.
+    A subgroup that has more than its minimum has surplus also while another one lacks members, as in KAI. Where members
+    of no subgroup are lacking, all is core.
     """
     members, tree = order_members(pods), group.tree
     there = Counter(pod.subgroup for pod in members) + done
     costs = tree.costs(tree.lacking(there))
-    if costs[0] or there.total() < group.minimum:
+    lacking = costs[0]
+    if lacking >= NEVER or there.total() + lacking < group.minimum:
         return members, []
     needed = {tree.names[leaf]: tree.pods[leaf] - done[tree.names[leaf]] for leaf in tree.chosen(costs)}
     core, rest = list[PodRecord](), list[PodRecord]()
@@ -303,7 +306,7 @@ def split(
         needed[pod.subgroup] = needed.get(pod.subgroup, 0) - is_needed
         (core if is_needed else rest).append(pod)
     came = list(_as_they_came(group, Counter(pod.subgroup for pod in core) + done, rest))
-    more = max(0, group.minimum - done.total() - len(core))
+    more = max(0, group.minimum - lacking - done.total() - len(core))
     return [*core, *came[:more]], came[more:][::-1]
 
 

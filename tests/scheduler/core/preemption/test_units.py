@@ -93,6 +93,14 @@ def test_of_subgroups_the_pod_goes_first_that_would_have_come_last() -> None:
     assert units == [(["x2"], False), (["y2"], False), (["x1"], False), (["x0", "y0", "y1"], True)]
 
 
+def test_a_subgroup_has_surplus_while_another_one_lacks_a_member() -> None:
+    parts = [{"name": "head", "minMember": 1}, {"name": "workers", "minMember": 2}]
+    members = _gang(4, subgroup="workers")
+    for minimum, surplus in ((None, 2), (3, 2), (4, 1), (6, 0)):
+        units = _units(pod_group("g", minimum, queue="a", subGroups=parts), *members)
+        assert [len(pods) for pods, is_core in units if not is_core] == [1] * surplus
+
+
 def test_a_whole_subgroup_is_surplus_where_the_gang_needs_fewer() -> None:
     parts = [{"name": part, "minMember": 1} for part in "xy"]
     members = [running(part, "a", "n1", gpus=1, group="g", subgroup=part) for part in "xy"]
@@ -179,15 +187,13 @@ def test_without_its_surplus_a_gang_has_its_minimum_and_not_one_pod_more(
     ]
     trial = trial_of(cluster(node("n1", 64), *_QUEUES, group, *members))
     record = trial.pod_groups["ns", "g"]
-    is_below = trial.quorum(record).is_below
     found = residents(trial).units
     core = [pod for unit in found if unit.is_core for pod in unit.pods]
     counts = [sum(pod.subgroup == part for pod in core) for part in "xy"]
-    if is_below:
-        assert len(core) == len(parts)
-        return
-    assert len(core) == max(minimum, sum(counts))
-    assert min(counts) >= least
+    there = [sum(part == name for part in parts) for name in "xy"]
+    lacking = sum(max(0, least - count) for count in there)
+    assert counts == [min(least, count) for count in there] or sum(counts) > sum(min(least, count) for count in there)
+    assert len(core) == min(len(parts), max(minimum - lacking, sum(min(least, count) for count in there)))
     assert sum(len(unit.pods) for unit in found) == len(parts)
     assert isinstance(Surplus(record, {}, core), Surplus)
 
