@@ -43,7 +43,7 @@ from podgrouper.core.answers import Group
 from podgrouper.core.files import Gangs
 from podgrouper.core.foreign.gangs import OBJECTS as FOREIGN_GROUPS
 from simulator import installation
-from simulator.controllers import argo, registry, wrappers
+from simulator.controllers import argo, registry, trainjob, wrappers
 from simulator.controllers.kubernetes import Expander, api_version_of
 from simulator.controllers.pods import Made, Malformed, child
 from simulator.controllers.registry import Passed, group_made, marked
@@ -183,7 +183,8 @@ class Reader:
         self._expander = Expander(nodes)
         self._gangs = Gangs()
         self._templates = argo.WorkflowTemplates()
-        #: Workflows that have the templates of another object, and where they stand: it may come after them.
+        self._runtimes = trainjob.Runtimes()
+        #: Workflows and TrainJobs that have templates of another object, and where they stand: it may come after them.
         self._referring: list[tuple[Mapping[str, Any], str]] = []
         #: Claims that controllers make where there is none of that name.
         self._claims: list[Manifest] = []
@@ -195,19 +196,21 @@ class Reader:
             place = f"{origin} document {number}" if len(documents) > 1 else origin
             for item in _items(document, place):
                 self._templates.note(item)
+                if self._runtimes.note(item):
+                    continue
                 for each in self._unwrapped(item, place):
-                    if argo.refers(each):
+                    if argo.refers(each) or trainjob.refers(each):
                         self._referring.append((each, place))
                     else:
                         manifests += self._read(self._current(each), place)
         return manifests
 
     def _referred(self) -> Iterator[Manifest]:
-        """Yield what comes of Workflows that have the templates of another object."""
-        for workflow, place in self._referring:
-            about = _about(workflow, _namespace(workflow, place, is_namespaced=True))
+        """Yield what comes of Workflows and TrainJobs that have templates of another object."""
+        for obj, place in self._referring:
+            about = _about(obj, _namespace(obj, place, is_namespaced=True))
             try:
-                found = self._templates.resolved(workflow)
+                found = (self._runtimes if trainjob.refers(obj) else self._templates).resolved(obj)
             except Malformed as error:
                 raise MalformedManifest(f"{place}: {about}: {error}") from error
             if isinstance(found, str):

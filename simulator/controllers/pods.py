@@ -158,11 +158,15 @@ Charge = Callable[[int, str, Template], None]
 
 
 class Placed(msgspec.Struct, frozen=True):
-    """What a controller makes: ``owners`` of a pod, the direct one first, and the path of its ``template``."""
+    """What a controller makes: ``owners`` of a pod, the direct one first, and the path of its ``template``.
+
+    ``beside``: other objects that its rule of grouping reads.
+    """
 
     made: Made
     owners: Sequence[Json] = ()
     template: str = ""
+    beside: Sequence[Json] = ()
 
 
 Expand = Callable[[Json, Charge], Iterator[Placed]]

@@ -21,7 +21,7 @@ from podgrouper.core.foreign import gangs
 from podgrouper.core.grouping import group
 from podgrouper.core.kinds import is_unread
 from podgrouper.core.owner_chain import Absent, Read
-from simulator.controllers import argo, jobset, kubeflow, lws, ray, spark, templated, volcano
+from simulator.controllers import argo, grove, jobset, kubeflow, lws, ray, spark, templated, volcano
 from simulator.controllers.pods import Charge, Expand, Json, Made, Malformed, Placed, Template, child, owner_of, stored
 from wire import names
 from wire.crds.podgroup import PodGroup
@@ -42,6 +42,7 @@ _EXPANDED: Final[Mapping[tuple[str, str], Expand]] = {
     ("batch.volcano.sh/v1alpha1", "Job"): volcano.expand,
     **{(f"sparkoperator.k8s.io/{version}", "SparkApplication"): spark.expand for version in ("v1beta1", "v1beta2")},
     ("argoproj.io/v1alpha1", "Workflow"): argo.expand,
+    ("grove.io/v1alpha1", "PodCliqueSet"): grove.expand,
 }
 
 
@@ -222,7 +223,8 @@ def _read(each: Placed) -> Read:
     top = each.owners[-1]
     # All pods come at once here, the launcher of an MPIJob too.
     launcher = ("batch", "Job", f"{top['metadata']['name']}-launcher")
-    return Read(owners=owners, named={launcher: top})
+    beside = {(one["apiVersion"].partition("/")[0], one["kind"], one["metadata"]["name"]): one for one in each.beside}
+    return Read(owners=owners, named={launcher: top, **beside})
 
 
 def marked(pod: Json, answer: Group) -> Json:
@@ -298,7 +300,7 @@ class Passed:
         self._not_grouped.append(f"{shown(about)}: {why}")
 
     def note_missing(self, about: str, missing: str) -> None:
-        """Note a Workflow without pods, and the object that it needs; ``about``: its kind, namespace and name."""
+        """Note a workload without pods, and the object that it needs; ``about``: its kind, namespace and name."""
         self._missing.append(f"{shown(about)}: {missing} is not among the manifests")
 
     def note_accounts(self, made: Sequence[tuple[str, str]]) -> None:
@@ -320,7 +322,7 @@ class Passed:
             yield f"taken as bound, because no provisioner is simulated: {_counts(self._bound)}"
         if self._suspended:
             yield f"without pods, because they are suspended: {_counts(self._suspended)}"
-        yield from _first("no pods for", self._missing, "Workflows")
+        yield from _first("no pods for", self._missing, "workloads")
         yield from _first("no PodGroup for", self._not_grouped, "workloads")
         if self._accounts:
             shown_of = [shown(f"{namespace}/{name}") for namespace, name in self._accounts[:_MOST_NAMED]]

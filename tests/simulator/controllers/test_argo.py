@@ -241,7 +241,7 @@ def test_arguments_of_the_workflow_replace_those_of_the_same_name() -> None:
 
 def test_many_workflows_without_templates_are_counted() -> None:
     _, lines = read(*(argotemplates_workflow({"name": f"t{at}"}) for at in range(12)))
-    assert lines[-1] == "no pods for 2 more Workflows"
+    assert lines[-1] == "no pods for 2 more workloads"
 
 
 @pytest.mark.parametrize("ref", [{}, {"name": 3}, "t"])
