@@ -33,7 +33,7 @@ _VERSION: Final = "grove.io/v1alpha1"
 
 
 class _Clique(msgspec.Struct, frozen=True):
-    """A clique: its pods, and how many of them start together."""
+    """A clique: the template and the number of its pods, and how many start together."""
 
     name: str
     template: Template
@@ -42,7 +42,7 @@ class _Clique(msgspec.Struct, frozen=True):
 
 
 class _Group(msgspec.Struct, frozen=True):
-    """Cliques that are scaled together; so many replicas are guaranteed."""
+    """Cliques that are scaled together. ``guaranteed``: replicas that start with the whole."""
 
     name: str
     cliques: tuple[str, ...]

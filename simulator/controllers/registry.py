@@ -21,7 +21,7 @@ from podgrouper.core.foreign import gangs
 from podgrouper.core.grouping import group
 from podgrouper.core.kinds import is_unread
 from podgrouper.core.owner_chain import Absent, Read
-from simulator.controllers import argo, grove, jobset, kubeflow, lws, ray, spark, templated, volcano
+from simulator.controllers import argo, grove, jobset, kubeflow, kubevirt, lws, ray, spark, templated, vllm, volcano
 from simulator.controllers.pods import Charge, Expand, Json, Made, Malformed, Placed, Template, child, owner_of, stored
 from wire import names
 from wire.crds.podgroup import PodGroup
@@ -43,6 +43,8 @@ _EXPANDED: Final[Mapping[tuple[str, str], Expand]] = {
     **{(f"sparkoperator.k8s.io/{version}", "SparkApplication"): spark.expand for version in ("v1beta1", "v1beta2")},
     ("argoproj.io/v1alpha1", "Workflow"): argo.expand,
     ("grove.io/v1alpha1", "PodCliqueSet"): grove.expand,
+    **{("kubevirt.io/v1", kind): kubevirt.expand for kind in ("VirtualMachine", "VirtualMachineInstance")},
+    ("production-stack.vllm.ai/v1alpha1", "VLLMRuntime"): vllm.expand,
 }
 
 

@@ -77,7 +77,7 @@ def _namespace(kind: str, meta: object) -> str:
 
 
 def _job(replicated: Json, trainer: object, policy: object) -> dict[str, Any]:
-    """Return a replicated Job as the trainer wants it: so many nodes, and the containers of these."""
+    """Return a replicated Job with the number of nodes and the containers that the trainer asks for."""
     template, name = child(replicated, "template"), child(replicated, "name")
     mpi = child(policy, "mpi")
     is_step = child(child(child(template, "metadata"), "labels"), _STEP) == "trainer"

@@ -154,3 +154,78 @@ def test_replicas_of_a_pod_clique_set_are_gangs_of_their_own() -> None:
 def test_a_scaling_group_of_unknown_cliques_is_refused() -> None:
     with pytest.raises(MalformedManifest, match=r"podCliqueScalingGroups\[0\].cliqueNames is .*; a list of names of"):
         read(clique_set(1, {**GROUP, "cliqueNames": ["none"]}))
+
+
+def obj(api_version: str, kind: str, spec: Raw, **meta: Any) -> Raw:
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": "w", **meta}, "spec": spec}
+
+
+def machine(kind: str = "VirtualMachine", *, spec: Raw | None = None, **domain: Any) -> Raw:
+    made: Raw = {"schedulerName": "kai-scheduler", "domain": domain}
+    if kind != "VirtualMachine":
+        return obj("kubevirt.io/v1", kind, made)
+    return obj("kubevirt.io/v1", kind, {"template": {"metadata": {"labels": {"a": "b"}}, "spec": made}, **(spec or {})})
+
+
+TWO_GPUS = {"gpus": [{"name": "a", "deviceName": "nvidia.com/A10"}, {"name": "b", "deviceName": "nvidia.com/A10"}]}
+
+
+@pytest.mark.parametrize(
+    ("domain", "resources"),
+    [
+        pytest.param({}, {"limits": {}, "requests": {"cpu": "100m"}}, id="one virtual CPU"),
+        pytest.param(
+            {"devices": TWO_GPUS, "cpu": {"cores": 4, "threads": 2}, "memory": {"guest": "8Gi"}},
+            {"limits": {"nvidia.com/A10": "2"}, "requests": {"cpu": "800m", "memory": "8Gi"}},
+            id="devices, CPUs and memory",
+        ),
+        pytest.param(
+            {"resources": {"requests": {"cpu": "3", "memory": "2Gi"}}, "memory": {"guest": "8Gi"}},
+            {"limits": {}, "requests": {"cpu": "3", "memory": "2Gi"}},
+            id="what it requests",
+        ),
+        pytest.param(
+            {"devices": {"gpus": [{"name": "a", "claimName": "c", "requestName": "r"}]}},
+            {"limits": {}, "requests": {"cpu": "100m"}, "claims": [{"name": "c", "request": "r"}]},
+            id="a device by a claim",
+        ),
+    ],
+)
+def test_a_virtual_machine_has_one_pod_with_its_devices(domain: Raw, resources: Raw) -> None:
+    for of in (machine(spec={"runStrategy": "Always"}, **domain), machine("VirtualMachineInstance", **domain)):
+        (pod,) = pods(read(of)[0])
+        assert pod["metadata"]["generateName"] == "virt-launcher-w-"
+        assert pod["metadata"]["ownerReferences"][0]["kind"] == "VirtualMachineInstance"
+        assert (pod["spec"]["schedulerName"], pod["spec"]["containers"][0]["resources"]) == ("kai-scheduler", resources)
+
+
+@pytest.mark.parametrize(
+    ("spec", "count"),
+    [({"running": True}, 1), ({"running": False}, 0), ({"runStrategy": "Halted"}, 0), ({"runStrategy": "Manual"}, 0)],
+)
+def test_a_virtual_machine_runs_as_its_strategy_says(spec: Raw, count: int) -> None:
+    assert len(pods(read(machine(spec=spec))[0])) == count
+
+
+def test_a_device_without_a_name_is_refused() -> None:
+    with pytest.raises(MalformedManifest, match=r"devices.gpus\[0\].deviceName is None; a name is allowed"):
+        read(machine("VirtualMachineInstance", devices={"gpus": [{"name": "a"}]}))
+
+
+def test_a_vllm_runtime_has_the_pods_of_its_deployment() -> None:
+    config = {
+        "replicas": 2,
+        "resources": {"cpu": "4", "memory": "16Gi", "gpu": "1"},
+        "toleration": [{"key": "gpu", "operator": "Exists"}],
+        "sidecarConfig": {"enabled": True, "resources": {"cpu": "1"}},
+    }
+    of = obj("production-stack.vllm.ai/v1alpha1", "VLLMRuntime", {"deploymentConfig": config}, labels={"a": "b"})
+    made = pods(read(of)[0])
+    assert len(made) == 2
+    server, sidecar = (each["resources"]["limits"] for each in made[0]["spec"]["containers"])
+    assert server == {"cpu": "4", "memory": "16Gi", "nvidia.com/gpu": "1"}
+    assert sidecar == {"cpu": "1", "memory": "128Mi"}
+    labels = made[0]["metadata"]["labels"]
+    assert {"app": "w", "a": "b"}.items() <= labels.items()
+    assert made[0]["metadata"]["ownerReferences"][0]["name"] == f"w-{labels['pod-template-hash']}"
+    assert made[0]["spec"]["tolerations"] == config["toleration"]
