@@ -433,3 +433,53 @@ async def test_a_share_deleted_by_force_counts_for_its_queue_as_long_as_it_is_ke
     await at.ours.core.delete_namespaced_pod("endless", at.ours.namespace, grace_period_seconds=0)
     await at.ours.create(at.of("a", share("second", "0.8")))
     assert "quota has reached the allowable limit of GPUs" in await at.outcome(at.ours, "second")
+
+
+async def test_a_pod_whose_object_a_finalizer_keeps_counts_until_it_has_ended_and_no_longer(at: Rivals) -> None:
+    await at.queues(a={"limit": 1})
+    await at.runs(at.ours, "a", "kept", finalizers=["example.com/kept"])
+    await at.submits(at.ours, "a", "second")
+    assert "quota has reached the allowable limit of GPUs" in await at.outcome(at.ours, "second")
+    await at.ours.core.delete_namespaced_pod("kept", at.ours.namespace)
+
+    async def runs() -> bool | None:
+        return (await _pod(at.ours, "second"))["status"]["phase"] == "Running" or None
+
+    try:
+        await eventually(runs, "pod second to run", within_s=PATIENCE_S)
+        assert (await _pod(at.ours, "kept"))["status"]["phase"] == "Failed"
+    finally:
+        await at.ours.patch("kept", {"metadata": {"finalizers": None}})
+
+
+# --- pods that grow ----------------------------------------------------------------------------------------------
+
+
+async def test_a_pod_that_grows_in_place_counts_for_its_queue_with_what_it_asks_now(at: Rivals) -> None:
+    """The API server lets a pod grow whose container's status has resources, as a kubelet that can resize writes."""
+    limit = {"quota": 2000, "limit": 2000, "overQuotaWeight": 1}
+    await at.queues(a={})
+    await at.on.custom.patch_cluster_custom_object(
+        *_QUEUES, at.name("a"), [{"op": "replace", "path": "/spec/resources/cpu", "value": limit}]
+    )
+    grows = at.of("a", pod("grows"))
+    grows["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
+    await at.ours.create(grows)
+    (name,) = await _running(at.ours, 1)
+    statuses = (await _pod(at.ours, name))["status"]["containerStatuses"]
+    statuses[0] |= {"resources": {"requests": {"cpu": "1"}}, "allocatedResources": {"cpu": "1"}}
+    await at.ours.patch(name, {"status": {"containerStatuses": statuses}}, subresource="status")
+    await _resize(at, name, {"cpu": "50"}, annotations={names.CHARGED: "{}"})
+    grown = await _pod(at.ours, name)
+    assert grown["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "50"
+    assert grown["metadata"]["annotations"][names.CHARGED] != "{}"
+    second = at.of("a", pod("second"))
+    second["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
+    await at.ours.create(second)
+    assert "Limit is 2 cores, currently 50 cores allocated" in await at.outcome(at.ours, "second")
+
+
+async def _resize(at: Rivals, name: str, requests: Json, **metadata: Json) -> None:
+    """Grow a container, and try to write metadata by that: as an administrator, as ``edit`` may not resize."""
+    body = {"metadata": metadata, "spec": {"containers": [{"name": "main", "resources": {"requests": requests}}]}}
+    await at.on.core.patch_namespaced_pod_resize(name, at.ours.namespace, body)

@@ -272,13 +272,36 @@ async def test_nobody_but_us_keeps_a_bind_request(
     gated = share("kept", "0.1")
     gated["spec"]["schedulingGates"] = [{"name": "example.com/wait"}]
     created = await crowd.tenant.create(gated)
-    await _hand(scheduler, _request("kept", created["metadata"]["uid"], metadata={"finalizers": ["example.com/ours"]}))
+    ours = {"annotations": {}, "finalizers": ["example.com/ours"]}
+    await _hand(scheduler, _request("kept", created["metadata"]["uid"], metadata=ours))
     async with identity(control_plane, control_plane.token, crowd.scene.namespace) as administrator:
         refusal = await refused(_finalize(administrator, "kept", ["example.com/ours", "example.com/kept"]))
         assert refusal.is_ours
         await _finalize(administrator, "kept", [])
     await crowd.tenant.core.delete_namespaced_pod("kept", crowd.tenant.namespace)
     await eventually(lambda: _is_gone(scheduler, "kept"), "the BindRequest to go", within_s=PATIENCE_S)
+
+
+async def test_a_bind_request_that_a_foreground_deletion_keeps_holds_nothing(crowd: Crowd, scheduler: Identity) -> None:
+    """A dependent that stays keeps it, so no right to write finalizers is needed."""
+    gated = share("fore", "0.9")
+    gated["spec"]["schedulingGates"] = [{"name": "example.com/wait"}]
+    created = await crowd.tenant.create(gated)
+    made = await _hand(scheduler, _request("fore", created["metadata"]["uid"], metadata={"annotations": {}}))
+    owner = {key: made[key] for key in ("apiVersion", "kind")}
+    owner |= {"name": "fore", "uid": made["metadata"]["uid"], "blockOwnerDeletion": True}
+    stays = {"metadata": {"name": "stays", "finalizers": ["example.com/kept"], "ownerReferences": [owner]}}
+    core, namespace = crowd.tenant.core, crowd.tenant.namespace
+    await core.create_namespaced_config_map(namespace, stays)
+    place = (names.SCHEDULING_GROUP, "v1alpha2", namespace, "bindrequests", "fore")
+    await crowd.tenant.custom.delete_namespaced_custom_object(*place, propagation_policy="Foreground")
+    await crowd.tenant.patch("fore", {"spec": {"schedulingGates": []}})
+    await crowd.scene.says("fore", "BindRequest fore is being deleted, and its finalizers keep it: foregroundDeletion")
+    others = [await crowd.tenant.create(share(f"beside-{number}", "0.9")) for number in range(7)]
+    for each in others:
+        crowd.is_given_what_it_sees(await crowd.runs(each))
+    await core.patch_namespaced_config_map("stays", namespace, {"metadata": {"finalizers": None}})
+    await eventually(lambda: _is_gone(scheduler, "fore"), "the BindRequest to go", within_s=PATIENCE_S)
 
 
 async def _finalize(who: Identity, name: str, finalizers: list[str]) -> Any:

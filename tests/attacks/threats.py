@@ -312,7 +312,7 @@ THREATS: Final = (
         "refused; one that is being deleted counts as gone",
         Layer.POLICY,
         [
-            "tests/attacks/test_foreign_objects: keeps_a_bind_request",
+            "tests/attacks/test_foreign_objects: keeps_a_bind_request, foreground_deletion",
             "tests/scheduler/commit/test_handed: kept_while_it_is_deleted, beside_one_that_is_kept",
             "tests/simulator/test_policies",
         ],
@@ -646,6 +646,23 @@ THREATS: Final = (
         "the kept share counts for its queue",
         Layer.RULE,
         ["tests/attacks/test_charges: deleted_by_force", "tests/scheduler/core/queues/test_use"],
+    ),
+    Threat(
+        "Q6",
+        "a running pod grown in place (`pods/resize`), or metadata changed by that",
+        "counts as what it is then, [past its limit](../security.md#what-does-not-hold) too; metadata stays",
+        Layer.RULE,
+        [
+            "tests/attacks/test_charges: grows_in_place",
+            "tests/scheduler/core/convert/test_demand",
+        ],
+    ),
+    Threat(
+        "V9",
+        "a finalizer on a pod, to count for longer or for nothing",
+        "counts until its containers have ended, as without one",
+        Layer.RULE,
+        ["tests/attacks/test_charges: a_finalizer_keeps"],
     ),
     Threat(
         "M2",

@@ -25,8 +25,8 @@ SERIES = {
     'kai_queue_allocated_gpus{queue_name="b",pod="first"}': "2x59 0x60",
     'kai_queue_allocated_gpus{queue_name="top",pod="first"}': "6x59 4x60",
     # Of somebody else who is scraped, and reports what no queue can have.
-    'kai_queue_allocated_gpus{queue_name="b",pod="forger"}': "NaNx60 -1000x60",
-    'kube_node_status_capacity{resource="nvidia_com_gpu",node="forged"}': "-1000x60 NaNx60",
+    'kai_queue_allocated_gpus{queue_name="b",pod="forger"}': "NaN -1000x58 NaN -1000x59",
+    'kube_node_status_capacity{resource="nvidia_com_gpu",node="forged"}': "-1000x59 NaN -1000x59",
     'kai_queue_allocated_cpu_cores{queue_name="a",pod="first"}': "100x120",
     'kube_node_status_capacity{resource="nvidia_com_gpu",node="n1"}': "4x120",
     'kube_node_status_capacity{resource="nvidia_com_gpu",node="n2"}': "4x120",
