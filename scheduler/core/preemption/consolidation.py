@@ -1,7 +1,8 @@
 """Consolidation: moving groups for a need that fits in what is free in all, but not where it is.
 
-Nodes are looked at by how many GPUs could be moved off them, fewest first. What may be moved there goes group by group,
-each only if all its pods find places on other nodes, until the need fits. Then groups that are not needed stay. Before
+If one group is enough, it is the one with which least work is lost, and of equals the youngest. Else nodes are looked
+at by how many GPUs could be moved off them, fewest first. What may be moved there goes group by group, each only if all
+its pods find places on other nodes, until the need fits. Then groups that are not needed stay. Before
 a group is taken off, counting tells whether other nodes hold it, and whether emptying a node is worth anything: a need
 for whole GPUs comes no nearer while no node gains a place for one of its pods. For a queue that would be above its
 fair share of GPUs with the need, no group is moved whose own queue is not above its own.
@@ -28,7 +29,7 @@ from scheduler.core.preemption.capacity import KeptSlots, may_be
 from scheduler.core.preemption.need import Need
 from scheduler.core.preemption.search import MOST_PLACED
 from scheduler.core.preemption.trial import Trial
-from scheduler.core.preemption.victim_units import Resident, amounts
+from scheduler.core.preemption.victim_units import Pricing, Resident, amounts
 from scheduler.core.queues.accounts import Accounts, Use
 from scheduler.core.queues.tree import TreeQueue
 from scheduler.core.queues.use import is_fixed
@@ -79,9 +80,13 @@ class Movers:
         free *= NANO_PER_DEVICE
         for position, devices in enumerate(table.devices):
             free[position] += sum(device.free_nano for device in devices)
-        for node, units in self._on.items():
-            free[position_of[node]] += sum(self.nano_on(node, unit) for unit in units)
+        for node in self._on:
+            free[position_of[node]] += self.all_nano_on(node)
         return free
+
+    def all_nano_on(self, node: str) -> int:
+        """What all groups that may be moved hold of the GPUs of one node."""
+        return sum(self.nano_on(node, unit) for unit in self._on.get(node, ()))
 
     def nano_on(self, node: str, unit: Resident) -> int:
         """What a group holds of the GPUs of one node."""
@@ -259,11 +264,22 @@ class Vacating:
             return True
         position = self.trial.statement.position_of[node]
         stays_nano = sum(self.movers.nano_on(node, unit) for unit in staying)
-        left_nano = int(self.movers.most_nano[position]) - stays_nano
+        return self._gains(position, int(self.movers.most_nano[position]) - stays_nano)
+
+    def _gains(self, position: int, left_nano: int) -> bool:
+        """Whether a node has a place more for a pod of the need if so much is free there."""
         return any(
             not cls.demand.gpus or left_nano // (cls.demand.gpus * NANO_PER_DEVICE) > int(before[position])
             for cls, before in self._before.items()
         )
+
+    def gaining_alone(self, node: str, units: Sequence[Resident]) -> list[Resident]:
+        """Those of a node's groups by each of which alone it may gain a place."""
+        if not self.says_all:
+            return list(units)
+        position = self.trial.statement.position_of[node]
+        least_nano = int(self.movers.most_nano[position]) - self.movers.all_nano_on(node)
+        return [unit for unit in units if self._gains(position, least_nano + self.movers.nano_on(node, unit))]
 
     def _most(self, cls: PodClass) -> Int64s | None:
         """The most pods of a class that nodes hold once all is off that may be moved; None where nothing is said."""
@@ -277,6 +293,8 @@ class Vacating:
 
 #: What was moved off the first node may be in the way of all else: this many nodes have a try as the first one.
 _STARTS: Final = 8
+#: The most groups that are tried each alone.
+_MOST_ALONE: Final = 64
 
 
 def find_moves(
@@ -352,6 +370,8 @@ class _Moving:
         trial.counted.spend(pod for pod in taken if pod is not None and not pod.deleting)
         by_node = self.vacating.worth()
         try:
+            if (one := self._one(by_node)) is not None:
+                return one
             for first in range(min(_STARTS, len(by_node))):
                 if by_node[first][0] in self._barren:
                     continue  # the start before it was the same, but for a node off which nobody is moved
@@ -368,6 +388,19 @@ class _Moving:
         self.placed += pods
 
     # --- who is moved --------------------------------------------------------------------------------------------
+    def _one(self, by_node: Sequence[tuple[str, Sequence[Resident]]]) -> Moves | None:
+        """The one group that is enough: that with which least work is lost, and of equals the youngest."""
+        pricing = Pricing(self.trial.accounts.total, self.trial.wall_s)
+        alone = [(node, unit) for node, units in by_node for unit in self.vacating.gaining_alone(node, units)]
+        alone.sort(key=lambda each: (pricing.loss(each[1]), -each[1].started_s, each[1].uids, each[0]))
+        for node, unit in alone[:_MOST_ALONE]:
+            self._rollback(self._mark)
+            self.elsewhere.choose_none()
+            self.elsewhere.choose(node)
+            if self._is_allowed((), unit) and self._move(unit) and self.vacating.reaches() and self.fits():
+                return self._tried([unit])
+        return None
+
     def _enough(self, by_node: Sequence[tuple[str, Sequence[Resident]]]) -> list[Resident] | None:
         """Groups that can be moved so that the need fits; None if that is not found.
 

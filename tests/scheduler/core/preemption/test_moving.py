@@ -192,6 +192,31 @@ def test_a_search_places_so_many_pods_at_most_and_what_it_finds_by_then_holds(mo
     assert bool(found_some) == (most_placed > 0)
 
 
+def test_where_one_group_is_enough_it_is_the_one_with_which_least_is_lost() -> None:
+    one_is_enough = 0
+    for seed in range(300):
+        world, found = _judged(seed)
+        alone = [] if world.fits_as_it_is() else [each[0] for each in world.solutions() if len(each) == 1]
+        if not alone:
+            continue
+        one_is_enough += 1
+        lost = {name: sum(gpus for _, gpus in world.groups[name]) for name in alone}
+        assert found is not None
+        (name,) = {place.pod_uid.removeprefix("uid-").split("-")[0] for place in found.moved}
+        assert lost[name] == min(lost.values())
+    assert one_is_enough > 15
+
+
+def test_of_equal_groups_the_youngest_is_moved() -> None:
+    ages = {"old": 900, "young": 60, "middle": 500}
+    pods = [movable(name, f"n{at}", 1, age_s=age) for at, (name, age) in enumerate(ages.items())]
+    nodes = [node(f"n{at}", 2) for at in range(3)]
+    assert moved(answer(queue("a", gpu=(0, 1, -1)), *nodes, *pods, waiting("mine", "a", gpus=2))) in (
+        {"young": "n0"},
+        {"young": "n2"},
+    )
+
+
 @pytest.mark.thorough
 def test_what_can_be_found_is_found_and_hardly_anybody_is_moved_in_vain() -> None:
     """Beside every set that would do: how often none is found, and how often one group less would do."""
