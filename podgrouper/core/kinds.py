@@ -101,7 +101,16 @@ KINDS: Final[tuple[Kind, ...]] = (
         kind="Notebook",
         versions=("v1beta1",),
         priority="build",
-        pods=(Pods(template="template", below=_STATEFUL),),
+        # Its pods have the labels and annotations of the Notebook, and none of the template.
+        pods=(
+            Pods(
+                template="template.spec",
+                is_spec=True,
+                copied=("metadata",),
+                below=_STATEFUL,
+                stopped="kubeflow-resource-stopped",
+            ),
+        ),
     ),
     Kind(api_group=_KUBEFLOW, kind="ScheduledWorkflow", versions=("v1alpha1",)),
     Kind(api_group="trainer.kubeflow.org", kind="TrainJob", versions=("v1alpha1",), top=Top.SKIP),
@@ -186,7 +195,7 @@ UNGROUPED: Final[tuple[Kind, ...]] = (
     Kind(
         api_group="argoproj.io",
         kind="Rollout",
-        pods=(Pods(template="template", counts=("replicas",), below=_REPLICAS),),
+        pods=(Pods(template="template", counts=("replicas",), below=_REPLICAS, unless="workloadRef"),),
     ),
     Kind(api_group="apps.kruise.io", kind="CloneSet", pods=(Pods(template="template", counts=("replicas",)),)),
     Kind(
@@ -201,6 +210,7 @@ UNGROUPED: Final[tuple[Kind, ...]] = (
                 copied=("metadata", f"spec.{part}"),
                 below=_DEPLOYED,
                 unless=f"{part}.workerSpec",
+                stopped="serving.kserve.io/stop",
             )
             for part in ("predictor", "transformer", "explainer")
         ),
@@ -209,10 +219,18 @@ UNGROUPED: Final[tuple[Kind, ...]] = (
         api_group="serving.kserve.io",
         kind="LLMInferenceService",
         pods=(
-            Pods(template="template", is_spec=True, counts=("replicas",), below=_DEPLOYED, unless="worker"),
+            Pods(
+                template="template",
+                is_spec=True,
+                copied=("spec",),
+                counts=("replicas",),
+                below=_DEPLOYED,
+                unless="worker",
+            ),
             Pods(
                 template="prefill.template",
                 is_spec=True,
+                copied=("spec.prefill",),
                 counts=("prefill.replicas",),
                 below=_DEPLOYED,
                 unless="prefill.worker",

@@ -58,7 +58,7 @@ class Pods(msgspec.Struct, frozen=True, kw_only=True):
     ``copied``: paths from the object to labels and annotations that pods of a spec get, the last one wins.
     ``counts``: numbers that are multiplied, 1 where one is absent; ``scale``: an annotation of the template that says
     how many instead. ``below``: objects between, the owner of the pods first. ``unless``: a field with which other
-    pods are made.
+    pods are made; ``stopped``: an annotation of the object with which none are.
     """
 
     template: str
@@ -70,6 +70,7 @@ class Pods(msgspec.Struct, frozen=True, kw_only=True):
     copied: tuple[str, ...] = ()
     below: tuple[tuple[str, str], ...] = ()
     unless: str = ""
+    stopped: str = ""
 
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True):

@@ -44,8 +44,9 @@ def is_known(api_version: object, kind: object) -> bool:
 def expand(controller: Json, charge: Charge) -> Iterator[Placed]:
     """Yield the pods that an object describes. Raises Malformed."""
     for described in _described(controller):
-        spec = child(controller, "spec")
-        if not described.pods.unless or fields.at(spec, described.pods.unless) is None:
+        spec, pods = child(controller, "spec"), described.pods
+        stopped = child(child(controller.get("metadata"), "annotations"), pods.stopped) or "false"
+        if stopped == "false" and (not pods.unless or fields.at(spec, pods.unless) is None):
             yield from _pods(described, charge)
 
 
@@ -102,7 +103,7 @@ def _pods(described: _Described, charge: Charge) -> Iterator[Placed]:
     name = controller["metadata"]["name"]
     if described.item is not None:
         name = f"{name}-{named(described.item, described.place)}"
-    elif pods.is_spec and pods.template != "template":
+    elif pods.is_spec and not pods.template.startswith("template"):
         name = f"{name}-{pods.template.partition('.')[0]}"
     owners = _owners(controller, pods, template, name)
     for index in range(count):

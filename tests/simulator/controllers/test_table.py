@@ -137,6 +137,17 @@ STORM = {"replicas": 2, "template": {"spec": {"roles": [{"name": "p", "replicas"
         (workload("kubeflow.org/v1", "Notebook", {"template": TEMPLATE}), ["w-0"], [1]),
         (workload("kubeflow.org/v1beta1", "Notebook", {"template": TEMPLATE}), ["w-0"], [1]),
         (workload("argoproj.io/v1alpha1", "Rollout", {"replicas": 2, "template": TEMPLATE}), ["w-"] * 2, []),
+        (workload("argoproj.io/v1alpha1", "Rollout", {"replicas": 2, "workloadRef": {"name": "d"}}), [], []),
+        (
+            workload(
+                "kubeflow.org/v1",
+                "Notebook",
+                {"template": TEMPLATE},
+                annotations={"kubeflow-resource-stopped": "2026-01-01T00:00:00Z"},
+            ),
+            [],
+            [],
+        ),
         (workload("apps.kruise.io/v1alpha1", "CloneSet", {"replicas": 2, "template": TEMPLATE}), ["w-"] * 2, []),
         (workload("serving.knative.dev/v1", "Service", {"template": TEMPLATE}), ["w-"], [1]),
         (workload("serving.knative.dev/v1", "Service", {"template": SCALED}), ["w-"] * 3, [3]),
@@ -172,6 +183,22 @@ def test_the_model_of_an_inference_service_is_its_main_container() -> None:
     (container,) = pod.made.body["spec"]["containers"]
     assert container["resources"] == {"limits": {"nvidia.com/gpu": "1"}}
     assert "model" not in pod.made.body["spec"]
+
+
+@pytest.mark.parametrize(
+    ("obj", "labels"),
+    [
+        # The controller takes no metadata of a Notebook's template.
+        (workload("kubeflow.org/v1", "Notebook", {"template": TEMPLATE}, labels={"q": "own"}), {"q": "own"}),
+        (
+            workload("serving.kserve.io/v1alpha1", "LLMInferenceService", {"template": POD, "labels": {"q": "own"}}),
+            {"q": "own"},
+        ),
+    ],
+)
+def test_pods_have_the_labels_that_their_controller_copies(obj: dict[str, Any], labels: dict[str, str]) -> None:
+    (pod,) = made(obj).members
+    assert pod.made.body["metadata"]["labels"] == labels
 
 
 def test_pods_of_an_inference_service_have_its_labels_and_those_of_their_part() -> None:
