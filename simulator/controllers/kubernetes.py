@@ -169,7 +169,14 @@ def api_version_of(kind: object) -> str:
 def _template(controller: Mapping[str, Any]) -> Template:
     path = "spec.jobTemplate.spec.template" if controller["kind"] == "CronJob" else "spec.template"
     raw = next((raw for place, raw in manifests.templates(controller) if place == path), None)
-    return read_template(raw, path)
+    template = read_template(raw, path)
+    labels = child(child(template.raw, "metadata"), "labels") or {}
+    wanted = child(child(child(controller, "spec"), "selector"), "matchLabels") or {}
+    if isinstance(wanted, Mapping) and any(labels.get(key) != value for key, value in wanted.items()):
+        # In the API server's words.
+        said = msgspec.json.encode(labels, order="sorted").decode() if labels else "null"
+        raise Malformed(f"{path}.metadata.labels: Invalid value: {said}: `selector` does not match template `labels`")
+    return template
 
 
 def _deployment(controller: Mapping[str, Any], template: Template) -> Iterator[Made]:

@@ -158,6 +158,17 @@ def test_a_controller_without_name_gets_one_and_the_next_another() -> None:
             controller("StatefulSet", volumeClaimTemplates=[{}]),
             "spec.volumeClaimTemplates has to be a list of claims with metadata.name",
         ),
+        *(
+            (
+                controller(kind, selector={"matchLabels": {"app": "b"}}),
+                'spec.template.metadata.labels: Invalid value: {"app":"a"}: `selector` does not match',
+            )
+            for kind in ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet")
+        ),
+        (
+            controller("ReplicaSet", {"spec": TEMPLATE["spec"]}, selector={"matchLabels": {"app": "b"}}),
+            "spec.template.metadata.labels: Invalid value: null: `selector` does not match template `labels`",
+        ),
         (
             {"kind": "Deployment", "metadata": {"name": "d"}},
             "spec.template has to be a pod template with spec.containers",
