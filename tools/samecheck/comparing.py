@@ -35,6 +35,7 @@ _HEADS: Final = (
     re.compile(r"^(Error creating|create Pod \S+ in StatefulSet \S+ failed error): "),
     re.compile(r"^\d{3}: "),
     re.compile(r"^(admission webhook \S+|\S+ \S+ is forbidden: ValidatingAdmissionPolicy .*) denied (the )?request: "),
+    re.compile(r'^\S+ "\S+" is invalid: '),
     re.compile(r"^manifest( document \d+)?: (\S+ \S+: )?"),
 )
 #: Of a PodGroup: what decides.

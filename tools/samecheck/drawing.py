@@ -18,7 +18,7 @@ from gpu.translation import Refusal
 from simulator.nodes.containers import EXIT_CODE, RUN_S
 from simulator.nodes.shape import NodeShape
 from tools.kubeoracle import drawing as rules
-from wire import names
+from wire import gangs, names
 from wire.core import Pod
 
 Json = dict[str, Any]
@@ -35,6 +35,8 @@ _SHARES: Final[Sequence[tuple[int, Mapping[str, str]]]] = (
 _SMALL: Final = [
     (count, words) for count, words in _SHARES if count < 2 and names.GPU_FRACTION_NUM_DEVICES not in words
 ]
+_PREEMPTIBLE: Final = ("preemptible", "non-preemptible")
+_OF_CLUSTER: Final = ("Queue", "PriorityClass", "StorageClass", "DeviceClass", "ResourceSlice", "Topology")
 _PROVISIONER: Final = "disk.example.com"
 _DEVICES: Final = "device.example.com"
 
@@ -56,7 +58,24 @@ def draw(number: int, nodes: int) -> list[Json]:
     made = _Drawing(r, nodes)
     for name in range(made.count):
         made.workload(f"w{name}")
-    return made.objects
+    return made.objects if r.random() < 0.8 else _in_a_namespace(made.objects, adopts=r.random() < 0.5)
+
+
+def _in_a_namespace(objects: Sequence[Json], *, adopts: bool) -> list[Json]:
+    """Return objects in a namespace of their own; in one that adopts, pods need not name their scheduler."""
+    labels = {names.ADOPT: "true"} if adopts else {}
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team", "labels": labels}}
+    moved = [
+        each if each["kind"] in _OF_CLUSTER else {**each, "metadata": {**each["metadata"], "namespace": "team"}}
+        for each in objects
+    ]
+    return [namespace, *(map(_unclaimed, moved) if adopts else moved)]
+
+
+def _unclaimed(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _unclaimed(each) for key, each in value.items() if each != names.SCHEDULER_NAME}
+    return [*map(_unclaimed, value)] if isinstance(value, list) else value
 
 
 class _Drawing:
@@ -198,16 +217,34 @@ class _Drawing:
                 meta["labels"] = {names.QUEUE_LABEL: f"{name}-queue"}
         if pods > 1 and self._chance(0.3):
             meta["annotations"] = {names.BATCH_MIN_MEMBER: str(self._r.randint(1, pods))}
+        if pods > 1 and self._chance(0.15):
+            level = self._topology(name)
+            meta["annotations"] |= {names.TOPOLOGY: f"{name}-hall", names.TOPOLOGY_REQUIRED: level}
+        if self._chance(0.1):
+            meta["labels"] = {**meta["labels"], names.PRIORITY_CLASS_LABEL: self._r.choice(("build", "inference"))}
+        if self._chance(0.1):
+            meta["labels"] = {**meta["labels"], names.PREEMPTIBILITY_LABEL: self._r.choice(_PREEMPTIBLE)}
         return meta
+
+    def _topology(self, name: str) -> str:
+        """Add a topology, and return a level of it."""
+        levels = [{"nodeLabel": "zone"}, {"nodeLabel": names.HOSTNAME_LABEL}]
+        topology = {**_object("kai.scheduler/v1alpha1", "Topology", f"{name}-hall"), "spec": {"levels": levels}}
+        if topology not in self.objects:
+            self.objects.append(topology)
+        return str(self._r.choice(("zone", names.HOSTNAME_LABEL)))
 
     def _pods(self) -> int:
         return self._r.choice((1, 2, 2, 3, 4, 6, 12) if self.count == 1 else (1, 1, 2))
 
     def pod(self, name: str, template: Json) -> None:
-        """Draw plain pods."""
-        meta = self._meta(name, 1)
-        for number in range(self._r.choice((1, 1, 2))):
-            self.objects.append(_of_template(template, f"{name}-{number}", labels=meta["labels"]))
+        """Draw plain pods, now and then a gang in Koordinator's words, of which there may be too few."""
+        meta, count = self._meta(name, 1), self._r.choice((1, 1, 2))
+        minimum = str(self._r.randint(1, count + 1))
+        words = {gangs.KOORDINATOR_NAME: f"{name}-gang", gangs.KOORDINATOR_LEAST: minimum}
+        of = words if self._chance(0.3) else {}
+        for number in range(count):
+            self.objects.append(_of_template(template, f"{name}-{number}", labels=meta["labels"], of=of))
 
     def group(self, name: str, template: Json) -> None:
         """Draw a PodGroup and its members, of which there may be too few."""
@@ -217,16 +254,14 @@ class _Drawing:
         if queue := meta["labels"].get(names.QUEUE_LABEL):
             spec["queue"] = queue
         if self._chance(0.3):
-            spec["preemptibility"] = r.choice(("preemptible", "non-preemptible"))
+            spec["preemptibility"] = r.choice(_PREEMPTIBLE)
         parts = ["a", "b"] if pods > 1 and self._chance(0.3) else []
         if parts:
             first = pods // 2
             spec["subGroups"] = [{"name": "a", "minMember": first}, {"name": "b", "minMember": pods - first}]
             spec["minMember"] = pods
         if self._chance(0.2):
-            levels = [{"nodeLabel": "zone"}, {"nodeLabel": names.HOSTNAME_LABEL}]
-            self._add("kai.scheduler/v1alpha1", "Topology", f"{name}-hall", levels=levels)
-            level = r.choice(("zone", names.HOSTNAME_LABEL))
+            level = self._topology(name)
             spec["topologyConstraint"] = {"topology": f"{name}-hall", "requiredTopologyLevel": level}
         self._add("scheduling.run.ai/v2alpha2", "PodGroup", name, **spec)
         for number in range(pods):

@@ -142,6 +142,7 @@ def _moved(pod: Json) -> Json:
         (['admission webhook "x" denied the request: too much'], []),
         (['Error creating: admission webhook "x" denied the request: too much'], []),
         (["403: too much"], []),
+        (['422: Deployment.apps "d" is invalid: too much'], []),
         (["create Pod s-0 in StatefulSet s failed error: too much"], []),
         (["forbidden"], ["only simulate refuses: too much", "the cluster refuses instead: forbidden"]),
         ([], ["only simulate refuses: too much"]),
