@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from simulator.controllers.pods import child
 from simulator.manifests import admitted_by_kueue
@@ -11,6 +11,10 @@ from simulator.nodes.containers import RUN_S
 from wire import names
 
 Json = Mapping[str, Any]
+
+
+#: Of metadata: what simulate takes out, since it is true only where the object is stored.
+_STORED: Final = frozenset({"ownerReferences", "resourceVersion", "uid"})
 
 
 def items(documents: Iterable[object]) -> Iterator[Json]:
@@ -48,6 +52,6 @@ def left_out(document: Json, serves: Callable[[Json], bool]) -> str:
         (kind in {"CustomResourceDefinition", "Node"}, "is part of a cluster, not of a workload"),
         (is_scheduled, "makes pods at its time, and simulate at once"),
         (is_held_back, "of a Kueue queue: Kueue does not run here, and simulate takes it as admitted"),
-        (bool(meta.get("ownerReferences")), "with an owner: simulate takes owners out, since they are not there"),
+        (not _STORED.isdisjoint(meta), "with an owner or version: simulate creates it as new, and a cluster does not"),
     )
     return next((f"{kind} {why}" for is_so, why in reasons if is_so), "")

@@ -23,7 +23,9 @@ from wire.core import Pod
 
 Json = dict[str, Any]
 
-_ASKS: Final = ("tolerations", "selector", "node affinity", "pod affinity", "pod anti-affinity", "spread", "host ports")
+_ALONE: Final = ("tolerations", "selector", "node affinity")
+#: Beside other workloads who comes first decides these.
+_ASKS: Final = (*_ALONE, "pod affinity", "pod anti-affinity", "spread", "host ports")
 #: GPUs of its own, and annotations of KAI's.
 _SHARES: Final[Sequence[tuple[int, Mapping[str, str]]]] = (
     (0, {}),
@@ -113,7 +115,7 @@ class _Drawing:
         spec: Json = {"containers": [{"name": "c0", "image": "app"}], "schedulerName": names.SCHEDULER_NAME}
         if self._chance(0.25):
             spec |= _amounts_only(rules.containers(r))
-        for kind in r.sample(_ASKS, r.choice((0, 0, 0, 1, 2))):
+        for kind in r.sample(_ASKS if self.count == 1 else _ALONE, r.choice((0, 0, 0, 1, 2))):
             rules.ASKS[kind](r, spec)
         _allowed(spec)
         labels, annotations = {"app": "c", **rules.of_pod(r), "workload": name}, self._share(spec)

@@ -27,6 +27,7 @@ def _object(kind: str, *, version: str = "batch/v1", spec: Json | None = None, *
         (_object("Job", spec={"suspend": True}, labels={"kueue.x-k8s.io/queue-name": "q"}), "Kueue"),
         (_object("Node", version="v1"), "part of a cluster"),
         (_object("Pod", version="v1", ownerReferences=[{"kind": "Job"}]), "with an owner"),
+        (_object("Pod", version="v1", resourceVersion="5"), "or version"),
         (_object("Pod", version="v1"), ""),
     ],
 )
