@@ -9,7 +9,7 @@ from gpu.bind_request import PlannedDevice
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import placements
 from scheduler.core.model.pod_class import PodClass
-from scheduler.core.model.quota import BadField, QueueRecord, Resources
+from scheduler.core.model.quota import BadField, QueueElsewhere, QueueRecord, Resources
 from scheduler.core.model.verdict import Code, QueueCause, Verdict
 from scheduler.core.nodes.node_usage import Charge
 from scheduler.core.queues.tree import DEEPEST, QueueSums, Row, Stage, Sum, Tree, TreeQueue, summed, summed_by_group
@@ -104,6 +104,20 @@ def test_accounts_of_one_decision_are_not_those_of_the_next() -> None:
     first, second = made.queues.accounts(), made.queues.accounts()
     first.of[0].held = first.of[0].held.plus(first.total)
     assert second.of[0].held != first.of[0].held
+
+
+def test_the_tree_is_that_of_the_queues_as_they_are_now() -> None:
+    made = cluster(node(), queue("a"))
+    assert [each.name for each in made.queues.tree.queues] == ["a"]
+    made.queues.records.put(QueueRecord(name="b", parent="a"))
+    assert tree_names(made.queues.tree, made.queues.tree.queues[0].children) == ["b"]
+    made.queues.elsewhere.put(QueueElsewhere(name="c", pool="other"))
+    told = made.queues.tree.leaf("c")
+    assert isinstance(told, Verdict)
+    assert told.queue is not None
+    assert told.queue.pool == "other"
+    made.queues.records.drop(QueueRecord(name="b", parent="a"))
+    assert [each.name for each in made.queues.tree.queues] == ["a"]
 
 
 def test_changed_labels_move_a_pod_that_waits() -> None:
