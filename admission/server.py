@@ -25,6 +25,7 @@ from admission.connections import Entrance, Limits, listen
 from admission.envelope import MalformedReview, Review
 from admission.objects.review import ObjectAdmission
 from admission.review import PodAdmission
+from kube.serving import SERVER_LOG
 from kube.telemetry.logevents import EventSink, ignore
 from kube.telemetry.loglevel import LogLevel
 
@@ -145,6 +146,7 @@ class WebhookServer:
         runner = web.AppRunner(
             self.app(),
             access_log=None,
+            logger=SERVER_LOG,
             keepalive_timeout=_KEEP_ALIVE_S,
             lingering_time=_LINGER_S,
             shutdown_timeout=self._endpoint.drain_s,

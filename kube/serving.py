@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,12 +10,24 @@ from typing import Final
 
 import anyio
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from anyio.abc import TaskStatus
 
 #: Longer than most clients wait between requests, and short enough to keep a connection open for. The connection of a
 #: client that sends no request for this long, or half of one, is closed.
 KEEP_ALIVE_S: Final = 15.0
 _CLOSE_WITHIN_S: Final = 1.0
+#: What servers log of themselves. Requests that are no HTTP are logged at DEBUG only: any client that reaches the port
+#: can send thousands a second, each of them an error with a traceback of twenty lines.
+SERVER_LOG: Final = logging.getLogger(__name__)
+
+
+def _is_of_us(record: logging.LogRecord) -> bool:
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, HttpProcessingError) or SERVER_LOG.isEnabledFor(logging.DEBUG)
+
+
+SERVER_LOG.addFilter(_is_of_us)
 
 
 async def serve(
@@ -38,7 +51,13 @@ async def running(app: web.Application, *, keep_alive_s: float = KEEP_ALIVE_S) -
 
 @asynccontextmanager
 async def _set_up(app: web.Application, keep_alive_s: float) -> AsyncIterator[web.AppRunner]:
-    runner = web.AppRunner(app, access_log=None, keepalive_timeout=keep_alive_s, shutdown_timeout=_CLOSE_WITHIN_S)
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        logger=SERVER_LOG,
+        keepalive_timeout=keep_alive_s,
+        shutdown_timeout=_CLOSE_WITHIN_S,
+    )
     await runner.setup()
     try:
         yield runner

@@ -245,6 +245,16 @@ async def test_a_connection_is_kept_and_gets_no_session_tickets(serve: Serve) ->
             assert not ours.session.has_ticket
 
 
+async def test_what_is_no_http_is_answered_and_fills_no_log(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    made = certificate()
+    async with serve(made) as site:
+        tls = ssl.create_default_context(cadata=made.ca.decode())
+        async with await anyio.connect_tcp("127.0.0.1", site.port, ssl_context=tls, tls_hostname="127.0.0.1") as stream:
+            await stream.send(b"GET / HTTP/1.1\r\n\r\n")
+            assert (await stream.receive()).startswith(b"HTTP/1.0 400 Bad Request\r\n")
+    assert not caplog.records
+
+
 async def test_who_goes_in_the_middle_of_a_review_is_counted_and_fills_no_log(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -477,6 +477,13 @@ THREATS: Final = (
         ["tests/wire/test_words: any_text_is_read", "tests/runtime/tracing/test_exporter: is_bounded"],
     ),
     Threat(
+        "K6",
+        "requests that are no HTTP, to fill logs with tracebacks",
+        "answered with 400, and logged at DEBUG only",
+        Layer.BOUND,
+        ["tests/kube/test_serving", "tests/admission/test_server: no_http"],
+    ),
+    Threat(
         "K5",
         "our identities, namespaces, policies",
         "a tenant has no right to them",
