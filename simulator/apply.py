@@ -132,7 +132,7 @@ class Successors:
         self._evicted[uid, index] += 1
         if action not in {"FailJob", "FailIndex"} and self._evicted[uid, index] <= most:
             return True
-        if not index:
+        if not index or action == "FailJob":
             why = "spec.podFailurePolicy fails it" if action == "FailJob" else f"spec.{field} is {most}"
             self.failed[uid] = f"Job {job['metadata']['name']} has failed: a pod of it was evicted, and {why}"
             self._left.pop(uid, None)

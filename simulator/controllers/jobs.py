@@ -18,6 +18,7 @@ from simulator.controllers.pods import (
     job_spec_of,
     later_count_of,
     make,
+    number,
     owner_of,
 )
 from wire.core import ObjectMeta
@@ -43,8 +44,8 @@ def of_job(job: Mapping[str, Any], template: Template) -> Iterator[Made]:
         raise Malformed(f"metadata of the Job: {error}") from error
     yield Made({"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": job["spec"]}, JOBS)
     first = count_of("Job", job["spec"])[0]
-    for number, pod in enumerate(_pods(job, template)):
-        yield msgspec.structs.replace(pod, is_later=number >= first)
+    for place, pod in enumerate(_pods(job, template)):
+        yield msgspec.structs.replace(pod, is_later=place >= first)
 
 
 def of_cron_job(cron: Mapping[str, Any], template: Template) -> Iterator[Made]:
@@ -82,6 +83,8 @@ def _check(spec: Mapping[str, Any], template: Template) -> None:
     if policy not in _POLICIES:
         said = f"{template.path}.spec.restartPolicy is {shown(repr(policy))}"
         raise Malformed(f"{said}; of a Job, {' and '.join(_POLICIES)} are allowed")
+    for field in ("backoffLimit", "backoffLimitPerIndex"):
+        number(spec, field, "spec", 0)
     mode = spec.get("completionMode") or _MODES[0]
     if mode not in _MODES:
         raise Malformed(f"spec.completionMode is {shown(repr(mode))}; {' and '.join(_MODES)} are allowed")

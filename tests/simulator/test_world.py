@@ -309,6 +309,7 @@ spec:
 """
 _APPS = "selector: {matchLabels: {app: low}}"
 _POLICY = "podFailurePolicy: {rules: [{action: %s, onPodConditions: [{type: DisruptionTarget}]}]}"
+_INDEXED = "completions: 2\n  parallelism: 2\n  completionMode: Indexed\n  backoffLimitPerIndex"
 _ONE_TOO_MANY = "Job low has failed: a pod of it was evicted, and"
 
 
@@ -335,10 +336,17 @@ _ONE_TOO_MANY = "Job low has failed: a pod of it was evicted, and"
         ),
         pytest.param(
             "Job",
-            "completions: 2\n  parallelism: 2\n  completionMode: Indexed\n  backoffLimitPerIndex: 0",
+            f"{_INDEXED}: 0",
             0,
             "",
             id="an index has failed",
+        ),
+        pytest.param(
+            "Job",
+            f"{_INDEXED}: 1\n  {_POLICY % 'FailJob'}",
+            0,
+            "spec.podFailurePolicy fails it",
+            id="an index fails all",
         ),
     ],
 )

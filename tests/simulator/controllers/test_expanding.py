@@ -143,6 +143,10 @@ def test_a_controller_without_name_gets_one_and_the_next_another() -> None:
             "spec.completions is not set, and has to be with completionMode Indexed",
         ),
         (
+            controller("Job", backoffLimit="x"),
+            "spec.backoffLimit is 'x'; a number of 0 or more is allowed",
+        ),
+        (
             controller("Job", completionMode="Sorted"),
             "spec.completionMode is 'Sorted'; NonIndexed and Indexed are allowed",
         ),
