@@ -27,9 +27,9 @@ from tools.samecheck.simulated import STRATEGY
 from wire import names
 
 #: As ``moorage simulate`` names its nodes.
-PREFIX: Final = "node"
+_PREFIX: Final = "node"
 _POLL_S: Final = 0.3
-#: So long nothing changes: at rest, and where somebody waits whose workload has fewer pods than it asks for.
+#: Nothing changes for this time: at rest; where a workload lacks pods or the sides differ. The longest wait.
 _QUIET_S: Final = 3.0
 _STUCK_S: Final = 15.0
 _MOST_S: Final = 180.0
@@ -39,7 +39,6 @@ _DEFAULT_CLASS: Final = {
     "metadata": {"name": "standard", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
     "provisioner": "samecheck.example.com",
 }
-_NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 _BACKGROUND: Final = b'{"propagationPolicy": "Background"}'
 _PODS, _GROUPS = "/api/v1/pods", f"/apis/{names.SCHEDULING_GROUP}/v2alpha2/podgroups"
 _CLAIMS, _VOLUMES = "/api/v1/persistentvolumeclaims", "/api/v1/persistentvolumes"
@@ -55,7 +54,7 @@ def _is_observed(maker: Json) -> bool:
     return bool(maker["status"].get("observedGeneration", 0) >= maker["metadata"]["generation"])
 
 
-#: Where pods' makers are listed, and how many pods one wants.
+#: Where makers of pods are listed, and whether one has made them.
 _MAKERS: Final[Mapping[str, Callable[[Json], bool]]] = {
     "/apis/apps/v1/deployments": _has_replicas,
     "/apis/apps/v1/replicasets": _has_replicas,
@@ -77,7 +76,7 @@ class Cluster:
         self._dress = dress
         self._plane = ControlPlane()
         packed = [f"--gpu-strategy={STRATEGY}", f"--cpu-strategy={STRATEGY}"]
-        arguments = {"binder": ["--idle-s", "1"], "scheduler": packed, NODES: ["--prefix", PREFIX]}
+        arguments = {"binder": ["--idle-s", "1"], "scheduler": packed, NODES: ["--prefix", _PREFIX]}
         self._options = Options(arguments=arguments, components=GROUPING, nodes=nodes)
         self._stack = contextlib.ExitStack()
         #: apiVersion and kind -> plural, and whether it has namespaces.
@@ -199,7 +198,7 @@ class Cluster:
         for claim in self._items(_CLAIMS):
             meta, spec = claim["metadata"], claim["spec"]
             of = classes.get(spec.get("storageClassName") or "")
-            if spec.get("volumeName") or of is None or of["provisioner"] == _NO_PROVISIONER:
+            if spec.get("volumeName") or of is None or of["provisioner"] == names.NO_PROVISIONER:
                 continue
             node = (meta.get("annotations") or {}).get(names.SELECTED_NODE)
             if of.get("volumeBindingMode") == "WaitForFirstConsumer" and not node:

@@ -123,13 +123,16 @@ def test_a_pod_group_of_a_pod_that_is_left_to_another_scheduler_does_not_count()
 
 
 def test_devices_in_use_are_compared_where_all_pods_are_alike() -> None:
-    halves = [
-        _shared(500_000_000, "b"),
-        {**_shared(500_000_000, "b"), "metadata": _shared(500_000_000, "c")["metadata"]},
-    ]
-    packed, spread = side(halves[:1] * 2, []), side([halves[0], _moved(halves[0])], [])
+    half = _shared(500_000_000, "b")
+    packed, spread = side([half, half], []), side([half, _moved(half)], [])
     assert packed.pods == spread.pods
     assert list(differences(packed, spread)) == ["GPUs in use by node: [1] in simulate, [0.5] [0.5] on the cluster"]
+
+
+def test_where_pods_differ_their_order_decides_which_share_a_device() -> None:
+    pods = [_shared(nano, uuid) for nano, uuid in ((500_000_000, "a"), (250_000_000, "b"))]
+    moved = [pods[0], _moved(pods[1])]
+    assert list(differences(side(pods, []), side(moved, []))) == []
 
 
 def _moved(pod: Json) -> Json:
