@@ -7,7 +7,7 @@ twice by one decision (invariants.md, R5). Only what is active is decided on (sc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -122,6 +122,9 @@ class _Deciding:
     wall_s: int = 0
     attempts: Attempts = field(init=False)
     entries: list[Entry] = field(default_factory=list)
+    #: UIDs of pods alone, and PodGroups, whose claims were prepared for the places that they have their turn for.
+    prepared: Set[str] = field(init=False)
+    before_all: QueueOrder[Waiting] = field(init=False)
     order: QueueOrder[Waiting] = field(init=False)
     after_all: QueueOrder[Waiting] = field(init=False)
     #: Who room is made for; None: it is not made.
@@ -131,8 +134,8 @@ class _Deciding:
     def made(self) -> Steps[Decision]:
         """Decide everything, or as much as one decision may."""
         yield from self.line_up()
-        yield from self._turns(self.order)
-        yield from self._turns(self.after_all)
+        for order in (self.before_all, self.order, self.after_all):
+            yield from self._turns(order)
         yield cost_of_beginning(self.snapshot)
         self._move_on(self._stuck())
         self.reserve_step.conclude()
@@ -154,7 +157,7 @@ class _Deciding:
             spent = allowance.spent
             self.attempts.kept.begin_turn(self.reserve_step.keeping_off(first))
             if first.decide():
-                self._give_turn(first, order)
+                self._give_turn(first, self.order if order is self.before_all else order)
             yield _TURN + allowance.spent - spent
 
     def line_up(self) -> Steps[None]:
@@ -174,7 +177,8 @@ class _Deciding:
         allowance = Allowance(namespaces=len(namespaces), most=self.limits.most)
         self.attempts = Attempts(snapshot, self.now_ns, self.limits, allowance, Effects(scheduling_queue), self.wall_s)
         self.reserve_step = ReserveStep(self.attempts, self.entries)
-        self.order, self.after_all = QueueOrder(self.attempts.accounts), QueueOrder(self.attempts.accounts)
+        self.prepared = frozenset(self._prepared())
+        self.before_all, self.order, self.after_all = (QueueOrder(self.attempts.accounts) for _ in range(3))
         self._serve_nominees()
         yield cost_of_beginning(self.snapshot)
         for number, shape in shapes.items():
@@ -208,10 +212,20 @@ class _Deciding:
         queue = self.attempts.accounts.tree.leaf(waiting.queue)
         while (rank := waiting.rank) is not None:
             if not isinstance(queue, Verdict):
-                (self.after_all if rank.uid in self.snapshot.last else order).put(queue, rank, waiting)
+                if rank.uid in self.snapshot.last:
+                    order = self.after_all
+                elif rank.uid in self.prepared:
+                    order = self.before_all
+                order.put(queue, rank, waiting)
                 return
             if not waiting.decide():
                 return
+
+    def _prepared(self) -> Iterator[str]:
+        """What has its claims now: its place was charged while they were written, so it is not given to others."""
+        for pod in self.snapshot.claims.prepared(self.snapshot.pods.records):
+            group = self.snapshot.pod_group(pod.namespace, pod.pod_group) if pod.pod_group else None
+            yield pod.uid if group is None else group.uid
 
     # --- pods that wait for a node that is late ------------------------------------------------------------------
     def _stuck(self) -> Iterator[tuple[PodRecord, Placement]]:

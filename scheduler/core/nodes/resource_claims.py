@@ -373,6 +373,11 @@ class ResourceClaims:
             return False
         return not any(self._has_earlier(claim.uid) for claim in held)
 
+    def prepared(self, pods: Mapping[str, PodRecord]) -> Iterator[PodRecord]:
+        """Pods that wait and can be bound by what is reserved for them. ``pods``: all, by UID."""
+        known = (pods.get(uid) for uid in self._own)
+        return (pod for pod in known if pod is not None and not pod.node and self.is_usable(pod))
+
     def _has_earlier(self, uid: str) -> bool:
         """Whether another claim has a device of this claim (UID), and was not surely allocated later."""
         found = clashes(uid, self.inventory.view(), self.taken)

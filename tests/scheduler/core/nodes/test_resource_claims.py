@@ -16,7 +16,7 @@ from scheduler.core.nodes.resource_claims import AllocationOrder, ReservedElsewh
 from tests.scheduler.core.device_objects import ask
 from tests.scheduler.core.nodes.claiming import GPU, chosen, claimed, claiming, offered, reserve
 from tests.scheduler.core.nodes.mounting import places, reasons, told
-from tests.scheduler.core.objects import Fed, changed, cluster, feed, node, pod_group
+from tests.scheduler.core.objects import Fed, changed, cluster, feed, node, pod, pod_group
 from wire import names
 from wire.core import PodSpec
 from wire.resource import ResourceClaim
@@ -404,3 +404,14 @@ def test_a_pod_is_left_alone_until_its_pause_is_over() -> None:
     assert (elsewhere.is_left_alone("p"), elsewhere.is_left_alone("q")) == (True, False)
     elsewhere.end("p")
     assert not elsewhere.is_left_alone("p")
+
+
+@pytest.mark.parametrize("group", ["", "g"])
+def test_a_place_for_which_claims_were_prepared_is_given_to_nobody_else(group: str) -> None:
+    """Also not to a pod that has its turn first, and comes while the claims are written."""
+    waits = claiming("p", "c", gpus=1, group=group)
+    gang = [pod_group("g", 1)] if group else []
+    made = cluster(node(gpus=1), GPU, offered("n1"), claimed("c"), *gang, waits)
+    reserve(made, made.decide(0))
+    feed(made, pod("urgent", gpus=1, priority=50))
+    assert [each.name for each in placements(made.decide(0).entries)] == ["p"]
