@@ -536,7 +536,9 @@ class LeavingClaims:
             return left
         for claim in read:
             if is_claim_for(claim, pod.uid):
-                await remove_claim(self._api, claim)
+                # A finalizer of somebody else would keep it, and its allocation with it.
+                is_kept = bool(set(claim.metadata.finalizers or ()) - {names.CLAIM_FINALIZER})
+                await remove_claim(self._api, await leave(self._api, identity, claim) if is_kept else claim)
                 continue
             is_reserved = any(each.uid == pod.uid for each in claim.status.reserved_for or ())
             try:

@@ -613,6 +613,13 @@ THREATS: Final = (
         ["tests/scheduler/core/claims/test_selectors", "tests/scheduler/core/claims/test_inventory"],
     ),
     Threat(
+        "D3",
+        "a finalizer on a claim that is made for a pod, to keep its devices once they are given back",
+        "its allocation is cleared before it is deleted",
+        Layer.RULE,
+        ["tests/scheduler/commit/test_extended_writes: a_finalizer_keeps"],
+    ),
+    Threat(
         "Q1",
         "a PodGroup deleted or changed while its pods run",
         "placed pods keep their queue and preemptibility",

@@ -216,6 +216,25 @@ async def test_a_pod_that_is_edited_after_its_claim_was_made_is_decided_on_again
         assert _claim_status(world, "p")["resourceClaimName"] == name
 
 
+async def test_a_claim_that_a_finalizer_keeps_gives_its_device_back() -> None:
+    async with _stage(1) as (world, made):
+        seen = _delays_first(world, "patch", "pods", "status")
+        await create(world, pod("p", gpus=1))
+        await seen.wait()
+        (kept,) = await claims_of(made)
+        finalizers = {"metadata": {"finalizers": [names.CLAIM_FINALIZER, "example.com/kept"]}}
+        await made.api.patch(RESOURCE_CLAIMS, kept, finalizers, namespace=TEAM)
+        await world.api.patch(PODS, "p", {"metadata": {"labels": {"edited": "yes"}}}, namespace=TEAM)
+        await create(world, pod("q", gpus=1))
+        await settle(60)
+        claims = await claims_of(made)
+        old = claims.pop(kept)
+        assert (old.metadata.deletion_timestamp is None, old.status.allocation) == (False, None)
+        assert [given(claim) for claim in claims.values()] == [[("node-0", "d0")]]
+        assert sorted(phases(world).values()) == ["Pending", "Running"]
+        await made.api.patch(RESOURCE_CLAIMS, kept, {"metadata": {"finalizers": None}}, namespace=TEAM)
+
+
 async def test_a_pod_that_goes_while_its_claim_is_made_leaves_nothing() -> None:
     async with _stage(1, 0) as (world, made):
         gone = anyio.Event()
