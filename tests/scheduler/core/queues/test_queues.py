@@ -247,6 +247,20 @@ def test_pods_of_a_pod_group_are_summed_beside_their_queues() -> None:
     assert len(sums.differences({})) == 6
 
 
+def test_sums_of_their_own_have_other_rows_and_leave_the_first_as_they_were() -> None:
+    sums = QueueSums()
+    sums.put("p", Row("a", TWO, Stage.HELD, group=("ns", "g")))
+    other = sums.changed({"p": None, "q": Row("b", FIVE, Stage.HELD, group=("ns", "new"))})
+    assert (other.of_group(("ns", "g")), other.of_group(("ns", "new"))) == (
+        None,
+        Sum(held=FIVE, kept=FIVE, asked=FIVE, pods=1),
+    )
+    assert (sums.of_group(("ns", "g")), sums.of_group(("ns", "new"))) == (
+        Sum(held=TWO, kept=TWO, asked=TWO, pods=1),
+        None,
+    )
+
+
 def test_each_change_of_a_pod_group_is_told_and_nothing_else() -> None:
     sums, told = QueueSums(), list[tuple[str, str]]()
     sums.on_group = told.append
