@@ -75,10 +75,10 @@ class Workloads:
         await self.on.custom.delete_namespaced_custom_object(*self._collection, name, propagation_policy="Background")
 
     async def delete_all(self) -> None:
-        """Delete all workloads."""
-        listed = await self.on.custom.list_namespaced_custom_object(*self._collection)
-        for found in listed["items"]:
-            await self.delete(found["metadata"]["name"])
+        """Delete all workloads, also those that end meanwhile."""
+        await self.on.custom.delete_collection_namespaced_custom_object(
+            *self._collection, propagation_policy="Background"
+        )
 
     async def pods_of(self, name: str) -> dict[str, Pod]:
         """The pods of a workload, those that are being deleted left out."""
