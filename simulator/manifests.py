@@ -242,6 +242,10 @@ class Reader:
         kind, api_version = document.get("kind"), document.get("apiVersion")
         if not (isinstance(kind, str) and kind):
             raise MalformedManifest(f"{place}: kind {_shown(kind)}: the name of a kind is allowed")
+        if not isinstance(api_version, str | None):
+            raise MalformedManifest(
+                f"{place}: apiVersion {_shown(api_version)} of {kind}: a group and version are allowed"
+            )
         if api_version in OTHER_FORM:
             self.passed.note(document)
             return []

@@ -17,6 +17,7 @@ from simulator.controllers.pods import (
     child,
     count_of,
     later_count_of,
+    mapping,
     named,
     number,
     objects,
@@ -58,7 +59,7 @@ def _job(
     written = child(child(replicated, "template"), "metadata") or {}
     meta: dict[str, Any] = {
         "name": name,
-        "labels": {**(child(written, "labels") or {}), **labels},
+        "labels": {**mapping(written, "labels", "spec.replicatedJobs.template.metadata"), **labels},
         "ownerReferences": [owner_of(jobset["apiVersion"], "JobSet", jobset["metadata"]["name"])],
     }
     if child(written, "annotations"):

@@ -14,6 +14,7 @@ from simulator.controllers.pods import (
     Json,
     Placed,
     child,
+    mapping,
     named,
     number,
     objects,
@@ -40,11 +41,11 @@ def expand(machine: Json, charge: Charge) -> Iterator[Placed]:
     name, spec, owners, path = machine["metadata"]["name"], child(machine, "spec"), [machine], "spec"
     meta = machine["metadata"]
     if machine["kind"] != _INSTANCE:
-        if child(spec, "running") is not True and child(spec, "runStrategy") not in _RUNS:
+        if child(spec, "running") is not True and str(child(spec, "runStrategy")) not in _RUNS:
             return
         template, path = child(spec, "template"), "spec.template.spec"
         owners = [stored(_VERSION, _INSTANCE, name, above=machine, like={"metadata": {}}), machine]
-        meta, spec = child(template, "metadata") or {}, child(template, "spec")
+        meta, spec = mapping(template, "metadata", "spec.template"), child(template, "spec")
     copied = {field: meta[field] for field in ("labels", "annotations") if meta.get(field)}
     pod_spec = {field: value for field in _COPIED if (value := child(spec, field)) is not None}
     resources = _resources(child(spec, "domain"), f"{path}.domain")
@@ -64,7 +65,7 @@ def _resources(domain: object, path: str) -> dict[str, Any]:
         for at, each in enumerate(listed)
         if child(each, "claimName") is None
     )
-    limits, requests = dict(child(written, "limits") or {}), dict(child(written, "requests") or {})
+    limits, requests = ({**mapping(written, of, f"{path}.resources")} for of in ("limits", "requests"))
     cpu = child(domain, "cpu")
     virtual = 1
     for field in ("cores", "sockets", "threads"):

@@ -200,6 +200,14 @@ def number(obj: object, name: str, path: str, default: int) -> int:
     return value
 
 
+def mapping(obj: object, name: str, path: str) -> Json:
+    """Return an object in a field of ``obj``, which stands at ``path``; empty if it is absent. Raises Malformed."""
+    value = child(obj, name)
+    if value is not None and not isinstance(value, Mapping):
+        raise Malformed(f"{path}.{name} is {shown(repr(value))}; an object is allowed")
+    return value or {}
+
+
 def objects(value: object, path: str) -> Sequence[Json]:
     """Return a list of objects that stands at ``path``; empty if it is absent. Raises Malformed."""
     if value is None:

@@ -20,6 +20,7 @@ from simulator.controllers.pods import (
     Template,
     child,
     identity,
+    mapping,
     named,
     objects,
     placed,
@@ -147,9 +148,9 @@ def _template(controller: Json, raw: object, path: str, pods: Pods) -> Template:
 
 def _copied(controller: Json, pods: Pods) -> dict[str, Any]:
     """The labels and annotations that pods get of their object."""
-    sources = [fields.at(controller, path) for path in pods.copied]
+    sources = [(fields.at(controller, path), path) for path in pods.copied]
     found = {
-        field: {key: text for source in sources for key, text in (child(source, field) or {}).items()}
+        field: {key: text for source, path in sources for key, text in mapping(source, field, path).items()}
         for field in ("labels", "annotations")
     }
     return {field: entries for field, entries in found.items() if entries}

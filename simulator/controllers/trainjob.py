@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from gpu.translation import shown
-from simulator.controllers.pods import Json, Malformed, child, number, objects
+from simulator.controllers.pods import Json, Malformed, child, mapping, number, objects
 
 _GROUP: Final = "trainer.kubeflow.org"
 _CLUSTER_RUNTIME: Final = "ClusterTrainingRuntime"
@@ -57,12 +57,17 @@ class Runtimes:
         path = f"template.spec.replicatedJobs of {kind} {shown(name)}"
         listed = objects(child(child(template, "spec"), "replicatedJobs"), path)
         jobs = [_job(each, trainer, policy) for each in listed]
-        made = {**(child(template, "spec") or {}), "replicatedJobs": jobs, "suspend": child(spec, "suspend") is True}
+        made = {
+            **mapping(template, "spec", "template"),
+            "replicatedJobs": jobs,
+            "suspend": child(spec, "suspend") is True,
+        }
         copied = {field: value for field in ("name", "generateName", "namespace") if (value := meta.get(field))}
         written = child(template, "metadata")
         # Where the JobSet says nothing, grouping reads the TrainJob above it.
         both = {
-            field: {**(meta.get(field) or {}), **(child(written, field) or {})} for field in ("labels", "annotations")
+            field: {**mapping(meta, field, "metadata"), **mapping(written, field, "template.metadata")}
+            for field in ("labels", "annotations")
         }
         return {
             "apiVersion": "jobset.x-k8s.io/v1alpha2",
@@ -78,7 +83,8 @@ def _namespace(kind: str, meta: object) -> str:
 
 def _job(replicated: Json, trainer: object, policy: object) -> dict[str, Any]:
     """Return a replicated Job with the number of nodes and the containers that the trainer asks for."""
-    template, name = child(replicated, "template"), child(replicated, "name")
+    path = f"template of replicated Job {shown(repr(child(replicated, 'name')))}"
+    template, name = mapping(replicated, "template", "replicatedJobs"), child(replicated, "name")
     mpi = child(policy, "mpi")
     is_step = child(child(child(template, "metadata"), "labels"), _STEP) == "trainer"
     runs_launcher = child(mpi, "runLauncherAsNode") is True
@@ -89,15 +95,15 @@ def _job(replicated: Json, trainer: object, policy: object) -> dict[str, Any]:
     elif is_step:
         count = nodes if mpi is None else number(policy, "numNodes", "spec.mlPolicy", 1)
     changed = {_NODE, _LAUNCHER} if runs_launcher else {_NODE}
-    spec = child(template, "spec") or {}
-    pods = child(spec, "template") or {}
-    listed: Sequence[Json] = child(child(pods, "spec"), "containers") or ()
-    containers = [_container(each, trainer) if child(each, "name") in changed else each for each in listed]
-    pod_spec = {**(child(pods, "spec") or {}), "containers": containers}
+    spec = mapping(template, "spec", path)
+    pods = mapping(spec, "template", f"{path}.spec")
+    pod_spec = mapping(pods, "spec", f"{path}.spec.template")
+    listed = objects(pod_spec.get("containers"), f"{path}.spec.template.spec.containers")
+    containers = [_container(each, trainer) if str(child(each, "name")) in changed else each for each in listed]
     sized = {} if count is None else {"parallelism": count, "completions": count}
-    made = {**spec, **sized, "template": {**pods, "spec": pod_spec}}
+    made = {**spec, **sized, "template": {**pods, "spec": {**pod_spec, "containers": containers}}}
     one = {"replicas": 1} if is_step else {}
-    return {**replicated, **one, "template": {**(template or {}), "spec": made}}
+    return {**replicated, **one, "template": {**template, "spec": made}}
 
 
 def _container(container: Json, trainer: object) -> Json:
@@ -105,7 +111,8 @@ def _container(container: Json, trainer: object) -> Json:
     resources = child(trainer, "resourcesPerNode")
     if child(resources, "limits") or child(resources, "requests"):
         in_place["resources"] = resources
-    variables = {
-        str(child(each, "name")): each for each in (*(container.get("env") or ()), *(child(trainer, "env") or ()))
-    }
+    written = (
+        objects(child(of, "env"), f"{path}.env") for of, path in ((container, "container"), (trainer, "spec.trainer"))
+    )
+    variables = {str(child(each, "name")): each for listed in written for each in listed}
     return {**container, **in_place, **({"env": [*variables.values()]} if variables else {})}

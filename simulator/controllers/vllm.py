@@ -11,6 +11,7 @@ from simulator.controllers.pods import (
     Placed,
     child,
     identity,
+    mapping,
     number,
     placed,
     read_template,
@@ -31,7 +32,7 @@ def expand(runtime: Json, charge: Charge) -> Iterator[Placed]:
     sidecar = child(config, "sidecarConfig")
     if child(sidecar, "enabled") is True:
         called = child(sidecar, "name") or "sidecar"
-        asked = _resources({**_SIDECAR, **(child(sidecar, "resources") or {})})
+        asked = _resources({**_SIDECAR, **mapping(sidecar, "resources", f"{_CONFIG}.sidecarConfig")})
         containers.append({"name": called, "image": "sidecar", "resources": asked})
     spec: dict[str, Any] = {"containers": containers}
     if tolerations := child(config, "toleration"):
@@ -39,7 +40,7 @@ def expand(runtime: Json, charge: Charge) -> Iterator[Placed]:
     if terms := child(config, "nodeSelectorTerms"):
         required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
         spec["affinity"] = {"nodeAffinity": required}
-    labels = {"app": name, **(runtime["metadata"].get("labels") or {})}
+    labels = {"app": name, **mapping(runtime["metadata"], "labels", "metadata")}
     template = read_template({"metadata": {"labels": labels}, "spec": spec}, _CONFIG)
     replicas = number(config, "replicas", _CONFIG, 1)
     charge(replicas, f"{_CONFIG}.replicas", template)
@@ -54,5 +55,5 @@ def _resources(written: object) -> dict[str, Any]:
     """Return requests and limits, which are the same; GPUs are of NVIDIA where no type is named."""
     found = {name: value for name in _PLAIN if (value := child(written, name))}
     if gpus := child(written, "gpu"):
-        found[child(written, "gpuType") or names.GPU_RESOURCE] = gpus
+        found[str(child(written, "gpuType") or names.GPU_RESOURCE)] = gpus
     return {"limits": found, "requests": found}

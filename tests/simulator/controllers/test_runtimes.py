@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -229,3 +231,39 @@ def test_a_vllm_runtime_has_the_pods_of_its_deployment() -> None:
     assert {"app": "w", "a": "b"}.items() <= labels.items()
     assert made[0]["metadata"]["ownerReferences"][0]["name"] == f"w-{labels['pod-template-hash']}"
     assert made[0]["spec"]["tolerations"] == config["toleration"]
+
+
+VLLM: Raw = {
+    "resources": {"cpu": "4", "gpu": "1", "gpuType": "nvidia.com/gpu"},
+    "sidecarConfig": {"enabled": True, "resources": {"cpu": "1"}},
+}
+KSERVE: Raw = {"labels": {"e": "f"}, "model": {"image": "i"}, "containers": [{"name": "side", "image": "k"}]}
+TRAINER: Raw = {"env": [{"name": "A", "value": "2"}], "resourcesPerNode": GPUS}
+MANY = [
+    [TORCH, train_job(TRAINER)],
+    [clique_set(1, GROUP)],
+    [machine(spec={"runStrategy": "Always"}, devices=TWO_GPUS, resources={"requests": {"cpu": "3"}})],
+    [obj("production-stack.vllm.ai/v1alpha1", "VLLMRuntime", {"deploymentConfig": VLLM}, labels={"a": "b"})],
+    [obj("serving.kserve.io/v1beta1", "InferenceService", {"predictor": KSERVE}, labels={"a": "b"})],
+]
+
+
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield all that is in a value, with its key or number."""
+    for key in list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+        yield value, key
+        yield from places(value[key])
+
+
+@pytest.mark.parametrize("objects", MANY, ids=[each[-1]["kind"] for each in MANY])
+@pytest.mark.parametrize("wrong", [1, "x", ["x"]], ids=["number", "text", "list"])
+def test_a_value_of_another_type_is_refused_or_taken_and_no_accident(objects: list[Raw], wrong: Any) -> None:
+    refused, read_all = 0, copy.deepcopy(objects)
+    for holder, key in [*places(read_all)]:
+        kept, holder[key] = holder[key], wrong
+        try:
+            read(*read_all)
+        except MalformedManifest:
+            refused += 1
+        holder[key] = kept
+    assert refused > 3
