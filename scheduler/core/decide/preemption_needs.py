@@ -98,12 +98,16 @@ def gang_need(key: Key, attempts: Attempts, served: Set[str] = _NOBODY) -> Need 
     waiting = order_members(snapshot.waiting_members(*key, attempts.now_ns))
     ready = [pod for pod in waiting if pod.uid not in served and _is_ready(pod, attempts)]
     state = snapshot.quorum(group)
-    if not ready or state.is_starting or not all(pod.may_evict for pod in ready):
+    if not ready or state.is_starting:
         return None
     if state.is_met:
         first = Surplus(group, state.active, ready).take()
         return member_need(first, group, attempts) if first is not None else None
-    if not state.is_reachable(ready) or (not state.has_choice(ready) and not _may_start(state.needed(ready), attempts)):
+    if (
+        not all(pod.may_evict for pod in ready)
+        or not state.is_reachable(ready)
+        or (not state.has_choice(ready) and not _may_start(state.needed(ready), attempts))
+    ):
         return None
     need = Need(
         pods=tuple(map(_by_plugins, ready)),
@@ -120,7 +124,7 @@ def gang_need(key: Key, attempts: Attempts, served: Set[str] = _NOBODY) -> Need 
 
 def member_need(pod: PodRecord, group: PodGroupRecord, attempts: Attempts) -> Need | None:
     """What a member beyond the minimum needs. It takes from nobody that its own gang would not take from."""
-    if not _is_ready(pod, attempts) or not _may_start([pod], attempts):
+    if not (pod.may_evict and _is_ready(pod, attempts) and _may_start([pod], attempts)):
         return None
     members = attempts.snapshot.pods.members(group.namespace, group.name)
     need = Need(

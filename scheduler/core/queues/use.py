@@ -39,11 +39,12 @@ def is_fixed(pod: PodRecord, group: PodGroupRecord | None) -> bool:
 
 def charge_of(pod: PodRecord, group: PodGroupRecord | None, pool: NodePool | None) -> Charged:
     """What a pod that is placed now counts for until it ends. ``pool``: the scheduler's."""
+    has_own = pod.own_priority is None or pod.own_priority.value == pod.priority
     return charged(
         queue_of(pod, group),
         None if pool is None else pool.value,
         is_preemptible=not is_fixed(pod, group),
-        priority=None if pod.own_priority is None else pod.priority,
+        priority=None if has_own else pod.priority,
         minimum=0 if group is None else group.minimums.all_pods,
         part=0 if group is None else group.tree.least_of(pod.subgroup),
     )

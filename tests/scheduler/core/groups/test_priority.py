@@ -129,3 +129,33 @@ def test_a_bound_pod_of_before_counts_with_its_own_priority() -> None:
     made = cluster(URGENT, node("n1", 8), group(), placed)
     (found,) = made.members("ns", "g")
     assert found.priority == 60
+
+
+def surplus(name: str, priority: int, **spec: Any) -> Pod:
+    return pod(name, gpus=1, group="g", priority=priority, spec=spec)
+
+
+def test_a_member_beyond_the_minimum_evicts_also_before_one_that_evicts_nobody() -> None:
+    first = bound(pod("m0", gpus=1, group="g", priority=60), "n1")
+    seen = [node(gpus=2), queue("a"), running("low", "a", 1, priority=10), pod_group("g", 1, queue="a"), first]
+    shell = Shell().feed(*seen, surplus("m1", 60), surplus("m2", 50, preemptionPolicy="Never")).run()
+    assert shell.asked == ["low"]
+
+
+def test_a_nomination_takes_no_other_victim_once_its_class_evicts_nobody() -> None:
+    first = bound(pod("m0", gpus=1, group="g", priority=60), "n1")
+    lows = [running(name, "a", 1, priority=10) for name in ("low1", "low2")]
+    group = pod_group("g", 1, priorityClassName="calm", queue="a")
+    calm = PriorityClass(CALM.metadata, 60)
+    shell = Shell(late=True).feed(calm, node(gpus=3), queue("a"), *lows, group, first, surplus("m1", 0)).run(2)
+    assert len(shell.asked) == 1
+    shell.feed(NEVER).run(95)
+    assert len(shell.asked) == 1
+
+
+def test_a_charge_repeats_no_priority_that_is_the_pods_own() -> None:
+    shell = Shell().feed(NEVER, node(gpus=2), queue("a"), group("calm"), *MEMBERS[:1], surplus("m1", 60)).run()
+    assert {each.uid: each.charged and each.charged.priority for each in shell.cluster.members("ns", "g")} == {
+        "uid-m0": 60,
+        "uid-m1": None,
+    }
