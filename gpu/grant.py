@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from sys import intern
-from typing import Final
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
@@ -36,6 +36,10 @@ _KEPT: Final = 1024
 _LONGEST: Final = 1024
 
 
+#: As of the API server: no larger number fits into the tables of a decision.
+_Priority: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+
+
 class Charged(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """The queue, whether the pod may be preempted, and the node pool whose queue it is, "" for the one without a name.
 
@@ -47,7 +51,7 @@ class Charged(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     queue: str
     is_preemptible: bool = msgspec.field(name="preemptible")
     pool: str | None = None
-    priority: int | None = None
+    priority: _Priority | None = None
     minimum: int = 0
     part: int = 0
 

@@ -195,8 +195,9 @@ def test_a_later_version_may_say_more() -> None:
 @pytest.mark.parametrize(
     "text",
     ["", "{", "[]", '{"queue":"t"}', '{"queue":"","preemptible":true}', '{"queue":1,"preemptible":true}', "x" * 5000,
-     '{"queue":"' + "t" * 2000 + '","preemptible":true}', "[" * 1000],
-    ids=["empty", "broken", "a list", "half", "no queue", "a number", "long", "a long queue", "deep"],
+     '{"queue":"' + "t" * 2000 + '","preemptible":true}', "[" * 1000,
+     '{"queue":"t","preemptible":true,"priority":9999999999}'],
+    ids=["empty", "broken", "a list", "half", "no queue", "a number", "long", "a long queue", "deep", "too large"],
 )  # fmt: skip
 def test_what_cannot_be_read_is_none(text: str) -> None:
     assert grant.read_charged({names.CHARGED: text}) is None

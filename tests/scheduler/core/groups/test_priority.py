@@ -137,8 +137,9 @@ def surplus(name: str, priority: int, **spec: Any) -> Pod:
 
 def test_a_member_beyond_the_minimum_evicts_also_before_one_that_evicts_nobody() -> None:
     first = bound(pod("m0", gpus=1, group="g", priority=60), "n1")
-    seen = [node(gpus=2), queue("a"), running("low", "a", 1, priority=10), pod_group("g", 1, queue="a"), first]
-    shell = Shell().feed(*seen, surplus("m1", 60), surplus("m2", 50, preemptionPolicy="Never")).run()
+    seen: list[Any] = [node(gpus=2), queue("a"), running("low", "a", 1, priority=10)]
+    seen += [pod_group("g", 1, queue="a"), first, surplus("m1", 60), surplus("m2", 50, preemptionPolicy="Never")]
+    shell = Shell().feed(*seen).run()
     assert shell.asked == ["low"]
 
 
