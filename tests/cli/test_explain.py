@@ -14,7 +14,7 @@ import yaml
 from cli.completion import suggested
 from cli.main import main
 from kube.client.errors import Forbidden
-from kube.client.resources import CONFIG_MAPS, QUEUES
+from kube.client.resources import CONFIG_MAPS, POD_GROUPS, QUEUES
 from scheduler.conditions import advice
 from scheduler.core.model.preemption import Action, Nomination, Place, Victim
 from scheduler.core.model.settings import Settings
@@ -215,6 +215,11 @@ async def create_record(world: World) -> None:
 
 async def test_what_may_not_be_read_is_named_and_without_queues_nothing_is_said() -> None:
     async with stage.stage("1x2x80GiB") as world:
+        group = {"metadata": {"name": "g"}, "spec": {"priorityClassName": "train"}}
+        await world.api.create(POD_GROUPS, group, namespace=stage.TEAM)
+        world.server.faults.on_request.append(refuse("priorityclasses"))
+        known = await reader.read(api_of(world, "someone"))
+        assert [note.partition(":")[0] for note in known.unread] == ["PriorityClasses"]
         world.server.faults.on_request += [refuse("podgroups"), refuse("bindrequests")]
         known = await reader.read(api_of(world, "someone"))
         assert [note.partition(" ")[0] for note in known.unread] == ["podgroups", "bindrequests"]

@@ -42,7 +42,7 @@ from ui.queues import reader
 from ui.queues.count import NOW_NS, Counting, Known
 from ui.queues.pools import About, EvictionsRead, Found, digested
 from ui.tables import Sheet
-from wire.core import Pod
+from wire.core import Pod, PriorityClass
 from wire.rfc3339 import rfc3339
 from wire.units import SECOND_NS
 
@@ -74,6 +74,7 @@ def listed(
     *,
     records: Mapping[str, EvictionsRead] | None = None,
     used: Mapping[str, UseOverTime] | None = None,
+    classes: Sequence[PriorityClass] | None = None,
     unread: Sequence[str] = (),
 ) -> Listed:
     """List what the page has. ``wall_s``: the time of it."""
@@ -86,6 +87,7 @@ def listed(
         queues=tuple(objects.queues.values()),
         records=records or {},
         used=used or {},
+        priority_classes=classes,
         unread=(*unread, NOT_KEPT),
     )
 
@@ -304,16 +306,17 @@ def cluster(api: Api, objects: Objects, following: Following, clock: Clock) -> R
             raise Unanswered(409, "not all pods are read here (-n), so nothing true can be said; ask: moorage explain")
         wall_s = clock.now_ns() // SECOND_NS
         unread: list[str] = []
-        records, used = await _read(api, objects, wall_s, unread)
-        return listed(objects, wall_s, records=records, used=used, unread=(*unread, *following.troubles()))
+        records, used, classes = await _read(api, objects, wall_s, unread)
+        unread += following.troubles()
+        return listed(objects, wall_s, records=records, used=used, classes=classes, unread=unread)
 
     return read
 
 
 async def _read(
     api: Api, objects: Objects, wall_s: int, unread: list[str]
-) -> tuple[dict[str, EvictionsRead], dict[str, UseOverTime]]:
-    """Read the records of evictions, and what queues used over time. Raises Unanswered."""
+) -> tuple[dict[str, EvictionsRead], dict[str, UseOverTime], Sequence[PriorityClass] | None]:
+    """Read the records of evictions, what queues used over time, and PriorityClasses. Raises Unanswered."""
     records: dict[str, EvictionsRead] = {}
     used: dict[str, UseOverTime] = {}
 
@@ -326,9 +329,9 @@ async def _read(
     try:
         await allowed(read_evictions, "configmaps (the record of evictions)", unread)
         await allowed(read_use, "configmaps (what queues used over time, if that counts)", unread)
+        return records, used, await reader.priority_classes(api)
     except ApiError as error:
         raise Unanswered(503, f"the API server can't be asked for the record of evictions: {error}") from error
-    return records, used
 
 
 def run(recorded: Recorded) -> Reads:

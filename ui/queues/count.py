@@ -28,7 +28,7 @@ from scheduler.core.model.records import SeenPod
 from scheduler.core.model.settings import NodePool, Settings
 from scheduler.core.preemption.nomination_record import evictions
 from scheduler.core.queues.use_over_time import NOT_COUNTED
-from ui.queues.pools import DEFAULT, About, EvictionsRead, Found, Pools, pool_of
+from ui.queues.pools import DEFAULT, About, EvictionsRead, Found, Pools, pool_of, without_classes
 from wire import names
 from wire.core import Pod
 from wire.crds.podgroup import PodGroup, SubGroup, TopologyConstraint
@@ -88,7 +88,6 @@ _RULES_UNKNOWN: Final = (
 _RULES_UNREAD: Final = (
     "DeviceTaintRules, which do not count here; whether the scheduler follows them (--device-taint-rules): {why}"
 )
-_WITHOUT_CLASSES: Final = "PriorityClasses: pods of PodGroups that name one count with a priority of their own"
 _RULES_MISSED: Final = "DeviceTaintRules, which the scheduler follows (--device-taint-rules)"
 
 
@@ -176,7 +175,7 @@ class Counting:
             self._cluster = Cluster(settings)
             pods = list(map(self._cluster.interned, pods))
         cluster = self._cluster
-        missing = [*found.unread, *_rules_left_out(self._devices, follows)]
+        missing = [*found.unread, *without_classes(found), *_rules_left_out(self._devices, follows)]
         if devices is not None:
             devices.put(cluster, follows_taint_rules=follows is True)
         for node in found.nodes:
@@ -184,8 +183,6 @@ class Counting:
         groups = found.groups if found.topologies is not None else list(map(_without_topology, found.groups))
         cluster.topologies.of_kai.replace(map(pod_groups.topology_record, found.topologies or ()))
         cluster.priorities.classes.replace(map(priority_class_record, found.priority_classes or ()))
-        if found.priority_classes is None and any(group.spec.priority_class_name for group in groups):
-            missing.append(_WITHOUT_CLASSES)
         for group in groups:
             cluster.upsert_pod_group(group)
         for request in found.requests:

@@ -1,10 +1,10 @@
 """Reads what queues depend on, and what ResourceClaims get, from files as ``kubectl`` writes them.
 
-``kubectl get nodes,pods,queues,podgroups,bindrequests,topologies.kai.scheduler,poddisruptionbudgets,resourceclaims,
-resourceslices,deviceclasses -A -o yaml`` lists it, ``kubectl get configmaps -n kai-scheduler -o yaml`` the record of
-evictions: all but DeviceTaintRules, which few clusters serve. A cluster without a rule says so by the list of the API:
-``kubectl get --raw /apis/resource.k8s.io/v1beta2/devicetaintrules``. What ``kubectl get`` prints of no objects does not
-name their kind, so files without rules do not tell whether there are any.
+``kubectl get nodes,pods,queues,podgroups,priorityclasses,bindrequests,topologies.kai.scheduler,poddisruptionbudgets,
+resourceclaims,resourceslices,deviceclasses -A -o yaml`` lists it, ``kubectl get configmaps -n kai-scheduler -o yaml``
+the record of evictions: all but DeviceTaintRules, which few clusters serve. A cluster without a rule says so by the
+list of the API: ``kubectl get --raw /apis/resource.k8s.io/v1beta2/devicetaintrules``. What ``kubectl get`` prints of no
+objects does not name their kind, so files without rules do not tell whether there are any.
 """
 
 from __future__ import annotations

@@ -64,6 +64,16 @@ class Found(msgspec.Struct, Generic[P], frozen=True, kw_only=True):
     unread: Sequence[str] = ()
 
 
+#: Of PodGroups whose class was not read.
+_WITHOUT_CLASSES: Final = "PriorityClasses: not read, so pods of PodGroups that name one count with their own priority"
+
+
+def without_classes(found: Found[SeenPod]) -> Sequence[str]:
+    """Return what is missing where PodGroups name PriorityClasses and these were not read."""
+    are_missing = found.priority_classes is None and any(group.spec.priority_class_name for group in found.groups)
+    return [_WITHOUT_CLASSES] if are_missing else []
+
+
 def digested(found: Found[Pod], read_pod: Callable[[Pod], SeenPod]) -> Found[SeenPod]:
     """Return the same with what counts of each pod."""
     return Found(
@@ -188,7 +198,7 @@ def divided(found: Found[SeenPod]) -> Divided:
             classes=found.priority_classes or (),
             used=found.used.get(value, NOT_COUNTED),
         )
-    return Divided(listed, found.unread)
+    return Divided(listed, [*found.unread, *without_classes(found)])
 
 
 def _mattering(found: Found[SeenPod], pools: Pools, value: str) -> Iterator[SeenPod]:

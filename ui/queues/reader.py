@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from kube.client.api import Api
-from kube.client.errors import NotFound
+from kube.client.errors import Forbidden, NotFound
 from kube.client.listing import Listing
 from kube.client.resources import (
     CONFIG_MAPS,
@@ -109,7 +109,6 @@ async def read_listed(api: Api) -> Divided:
 
 async def _found(api: Api, read_pod: Callable[[Pod], SeenPod], unread: list[str]) -> Found[SeenPod]:
     groups: list[PodGroup] = []
-    classes: list[PriorityClass] = []
     requests: list[BindRequest] = []
     queues = await _served(api, QUEUES)
     nodes: Listing[Node] = await api.list(NODES, skip_undecodable=True)
@@ -120,9 +119,6 @@ async def _found(api: Api, read_pod: Callable[[Pod], SeenPod], unread: list[str]
     async def read_groups() -> None:
         groups.extend((await _served(api, POD_GROUPS)).items)
 
-    async def read_classes() -> None:
-        classes.extend((await _served(api, PRIORITY_CLASSES)).items)
-
     used: dict[str, UseOverTime] = {}
 
     async def read_use() -> None:
@@ -130,7 +126,6 @@ async def _found(api: Api, read_pod: Callable[[Pod], SeenPod], unread: list[str]
 
     await allowed(read_use, "configmaps (what queues used over time, if that counts)", unread)
     await allowed(read_groups, "podgroups (which queue their pods count in)", unread)
-    may_read_classes = await allowed(read_classes, "priorityclasses (which priority PodGroups have)", unread)
     await read_requests(api, requests, unread)
     return Found(
         queues=queues.items,
@@ -138,10 +133,18 @@ async def _found(api: Api, read_pod: Callable[[Pod], SeenPod], unread: list[str]
         pods=pods.items,
         groups=groups,
         requests=requests,
-        priority_classes=classes if may_read_classes else None,
+        priority_classes=await priority_classes(api),
         used=used,
         unread=unread,
     )
+
+
+async def priority_classes(api: Api) -> Sequence[PriorityClass] | None:
+    """Read all PriorityClasses; None where one may not (ui/queues/pools.py names what is missing then)."""
+    try:
+        return (await _served(api, PRIORITY_CLASSES)).items
+    except Forbidden:
+        return None
 
 
 async def evictions(api: Api, queues: Iterable[Queue], wall_s: int, unread: list[str]) -> dict[str, EvictionsRead]:

@@ -11,7 +11,7 @@ import pytest
 from kube.client.api import Api
 from kube.client.clock import SystemClock
 from kube.client.config import Credentials
-from kube.client.resources import CONFIG_MAPS, NODES, POD_GROUPS, PODS, QUEUES
+from kube.client.resources import CONFIG_MAPS, NODES, POD_GROUPS, PODS, PRIORITY_CLASSES, QUEUES
 from kube.client.retry import Retry
 from scheduler.core.preemption import nomination_record
 from simulator.apiserver.server import MemoryApiServer
@@ -58,7 +58,9 @@ async def busy(api: Api) -> None:
         await api.create(PODS, pod(f"r{number}", 2, f"n{1 + number % 2}", queue="other"), namespace="other")
         running = {"status": {"phase": names.RUNNING}}
         await api.patch(PODS, f"r{number}", running, namespace="other", subresource="status")
-    await api.create(POD_GROUPS, {"metadata": {"name": "g"}, "spec": {"minMember": 3, "queue": "q"}}, namespace="ns")
+    await api.create(PRIORITY_CLASSES, {"metadata": {"name": "urgent"}, "value": 90})
+    spec = {"minMember": 3, "queue": "q", "priorityClassName": "urgent"}
+    await api.create(POD_GROUPS, {"metadata": {"name": "g"}, "spec": spec}, namespace="ns")
     for member in range(3):
         await api.create(PODS, pod(f"g{member}", 4, gang="g"), namespace="ns")
     await api.create(PODS, pod("alone", 3), namespace="ns")
@@ -90,6 +92,7 @@ async def test_the_page_says_what_the_command_says(name: str, verdict: str) -> N
     view = tables.group_view(explanation.explained(known, subject, [], CLOCK.now_ns() // 10**9))
     assert list(found.tables) == [table(sheet) for sheet in tables.group_sheets(view)]
     assert view.verdict == verdict
+    assert not any(each.startswith("PriorityClasses") for each in found.unread)
     assert (view.preemption is not None, bool(view.helps)) == (not view.starts, not view.starts)
 
 

@@ -45,6 +45,24 @@ def test_what_queues_do_not_depend_on_is_named(tmp_path: Path) -> None:
     assert known.unread == ("2 of kind Service: queues do not depend on them",)
 
 
+GROUP = """apiVersion: scheduling.run.ai/v2alpha2
+kind: PodGroup
+metadata: {name: g}
+spec: {minMember: 1, queue: a, priorityClassName: build}
+"""
+BUILD = "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: build}\nvalue: 100\n"
+
+
+def test_the_priority_of_a_group_is_its_class_or_said_to_be_missing(tmp_path: Path) -> None:
+    member = POD.replace("name: p,", "name: p, annotations: {pod-group-name: g},")
+    for also, missing in (([BUILD], []), ([], ["PriorityClasses"])):
+        found = written(tmp_path, QUEUE, GROUP, member, *also)
+        known, listed = files.read(found), files.read_listed(found)
+        assert [pod.priority for pod in known.snapshot.pods.records.values()] == [0 if missing else 100]
+        for unread in (known.unread, listed.unread):
+            assert [each.partition(":")[0] for each in unread] == missing
+
+
 CLASS = """apiVersion: resource.k8s.io/v1
 kind: DeviceClass
 metadata: {name: gpu}
