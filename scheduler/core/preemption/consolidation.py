@@ -2,10 +2,10 @@
 
 If one group is enough, it is the one with which least work is lost, and of equals the youngest. Else nodes are looked
 at by how many GPUs could be moved off them, fewest first. What may be moved there goes group by group, each only if all
-its pods find places on other nodes, until the need fits. Then groups that are not needed stay. Before
-a group is taken off, counting tells whether other nodes hold it, and whether emptying a node is worth anything: a need
-for whole GPUs comes no nearer while no node gains a place for one of its pods. For a queue that would be above its
-fair share of GPUs with the need, no group is moved whose own queue is not above its own.
+its pods find places on other nodes, until the need fits. Then groups that are not needed stay. Before a group is taken
+off, counting tells whether other nodes hold it, and whether emptying a node is worth anything: a need for whole GPUs
+comes no nearer while no node gains a place for one of its pods. For a queue that would be above its fair share of GPUs
+with the need, no group is moved whose own queue is not above its own.
 """
 
 from __future__ import annotations
@@ -394,6 +394,8 @@ class _Moving:
         alone = [(node, unit) for node, units in by_node for unit in self.vacating.gaining_alone(node, units)]
         alone.sort(key=lambda each: (pricing.loss(each[1]), -each[1].started_s, each[1].uids, each[0]))
         for node, unit in alone[:_MOST_ALONE]:
+            if self.placed > self.most_placed // 2:
+                return None  # the rest is for several groups
             self._rollback(self._mark)
             self.elsewhere.choose_none()
             self.elsewhere.choose(node)

@@ -207,6 +207,16 @@ def test_where_one_group_is_enough_it_is_the_one_with_which_least_is_lost() -> N
     assert one_is_enough > 15
 
 
+def test_trying_groups_alone_leaves_half_of_the_search_to_several() -> None:
+    """Any two groups make room for both members; one alone does not."""
+    pods = [movable(f"r{at}", f"n{at}", 1) for at in range(30)]
+    gang = [pod_group("mine", 2, queue="a"), *(waiting(f"m{at}", "a", gpus=2, group="mine") for at in range(2))]
+    made = preempting_cluster(queue("a", gpu=(0, 1, -1)), *(node(f"n{at}", 2) for at in range(30)), *pods, *gang)
+    found = find_moves(need_of(trial := trial_of(made), "mine"), trial, most_placed=24)
+    assert isinstance(found, Moves)
+    assert len(found.moved) == 2
+
+
 def test_of_equal_groups_the_youngest_is_moved() -> None:
     ages = {"old": 900, "young": 60, "middle": 500}
     pods = [movable(name, f"n{at}", 1, age_s=age) for at, (name, age) in enumerate(ages.items())]
