@@ -157,7 +157,8 @@ def _known(saved: Saved, objects: Sequence[Manifest]) -> list[Manifest]:
         found += [_there(QUEUES, each) for each in saved.queues]
     runtimes = {each.body["metadata"].get("name") for each in objects if each.resource is RUNTIME_CLASSES}
     specs = [each.body["spec"] for each in objects if each.resource is PODS]
-    named = {spec.get("runtimeClassName"): spec.get("overhead") for spec in specs}
+    by_overhead = sorted(specs, key=lambda spec: bool(spec.get("overhead")))  # not all pods have it written out
+    named = {spec.get("runtimeClassName"): spec.get("overhead") for spec in by_overhead}
     for name in sorted(filter(None, named.keys() - runtimes - {installation.NVIDIA_RUNTIME})):
         body = {**installation.named(name), "handler": name, "overhead": {"podFixed": named[name]}}
         found.append(Manifest(RUNTIME_CLASSES, "", body, _CLUSTER))

@@ -144,6 +144,15 @@ def test_a_manifest_goes_where_the_scheduler_would_put_it(
     assert told(simulated(snapshot(*cluster, room=NO_EVICTIONS), documents)) == expected
 
 
+def test_a_runtime_class_has_the_overhead_that_one_of_its_pods_has_written_out() -> None:
+    pods = [manifest(name, 1) for name in "ab"]
+    for each in pods:
+        each["spec"]["runtimeClassName"] = "kata"
+    pods[0]["spec"]["overhead"] = {"cpu": "250m"}
+    for documents in (pods, pods[::-1]):
+        assert sorted(told(simulated(snapshot(NODE, TEAM), documents))) == ["a n1", "b n1"]
+
+
 def test_a_queue_comes_with_its_pods() -> None:
     resources = {kind: {"quota": -1, "limit": -1, "overQuotaWeight": 1} for kind in ("cpu", "memory")}
     spec = {"resources": {"gpu": {"quota": 2, "limit": 3, "overQuotaWeight": 1}, **resources}}
