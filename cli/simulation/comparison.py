@@ -132,8 +132,15 @@ class Scheduling(msgspec.Struct, frozen=True):
         """What is not known of how the scheduler of a snapshot is set."""
         is_known = self.follows_taint_rules is not None or saved.follows_taint_rules is not None
         rules = () if is_known or not saved.devicetaintrules else (_RULES_UNKNOWN,)
-        pools = [name_of(pool) for pool in pools_of(saved, self.decisions.pool)]
-        return (*rules, f"which node pools have a scheduler: {', '.join(pools)} are taken to") if pools[1:] else rules
+        pools = pools_of(saved, self.decisions.pool)
+        named = ", ".join(map(name_of, pools))
+        taken = (f"which node pools have a scheduler: {named} are taken to",) if pools[1:] else ()
+        own = self.decisions.pool
+        if own is None or own.value:
+            return (*rules, *taken)
+        known = {each.value for each in pools if each is not None}
+        pods = sum((each.metadata.labels or {}).get(own.key, "") not in known for each in saved.pods)
+        return (*rules, *taken, *((f"pods of node pools that no node and no Queue names: {pods}",) if pods else ()))
 
 
 def ended(
@@ -164,13 +171,14 @@ def ended(
 
 
 def pools_of(saved: Saved, divided: NodePool | None) -> list[NodePool | None]:
-    """Return the node pools that objects of a snapshot name, the default one first; None where nothing is divided.
+    """Return the node pools that nodes or Queues name, the default one first; None where nothing is divided.
 
-    ``divided``: the pool of the scheduler's settings; one with a value is alone.
+    Each is a cluster of its own here, and pods can name thousands of others. ``divided``: the pool of the scheduler's
+    settings; one with a value is alone.
     """
     if divided is None or divided.value:
         return [divided]
-    labelled = (saved.nodes, saved.queues, saved.podgroups, saved.pods)
+    labelled = (saved.nodes, saved.queues)
     values = {(each.metadata.labels or {}).get(divided.key, "") for listed in labelled for each in listed}
     return [NodePool(key=divided.key, value=value) for value in sorted({"", *values})]
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cli.simulation.comparison import Comparison, Scheduling, ended
+from cli.simulation.comparison import Comparison, Scheduling, ended, pools_of
 from runtime.text import BadInput
 from scheduler.core.model.settings import NodePool, Settings
 from tests.calls import calls
@@ -178,6 +178,14 @@ def test_each_node_pool_has_its_own_pods_nodes_and_queues() -> None:
     assert {each.name for each in drained.queues} == {"wide", "small"}
     (note,) = Scheduling(divided, 60.0).unread(found)
     assert note == "which node pools have a scheduler: default, a are taken to"
+
+
+def test_pods_alone_make_no_node_pools() -> None:
+    """Each pool is simulated as a cluster of its own: a tenant's labels could ask for thousands."""
+    strays = [pod(f"p{number}", gpus=1, labels=of_pool(f"made-up-{number}")) for number in range(3)]
+    found, divided = snapshot(node("n1", 4), *strays, room=NO_EVICTIONS), Settings(pool=NodePool())
+    assert pools_of(found, divided.pool) == [NodePool()]
+    assert Scheduling(divided, 60.0).unread(found) == ("pods of node pools that no node and no Queue names: 3",)
 
 
 @pytest.mark.parametrize(("phase", "most"), [("Running", 600), ("Pending", 1_600)])
