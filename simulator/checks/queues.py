@@ -188,8 +188,9 @@ def plus(one: Amounts, other: Amounts) -> Amounts:
 
 
 def _part(asked: Ask | shares.Part, card_mib: int) -> Fraction:
-    """The part of one device."""
-    return asked.charge(card_mib) if card_mib or not asked.mem_mib else Fraction(1)
+    """The part of one device, in whole nanos: three times 0.3333333333333 are more than one."""
+    part = asked.charge(card_mib) if card_mib or not asked.mem_mib else Fraction(1)
+    return Fraction(-(-part * NANO // 1), NANO)
 
 
 def _whole(pod: PodFacts) -> int:

@@ -38,6 +38,8 @@ from simulator.checks.nominations import ON_ITS_WAY_S, Nomination, OpenNominatio
 from simulator.checks.queues import NOTHING, PER, Amounts, QueueTree
 from simulator.checks.violations import Findings
 from wire import names
+from wire.rfc3339 import parse_ns
+from wire.units import SECOND_NS
 
 _PREEMPT: Final = "preempt"
 _RECLAIM: Final = "reclaim"
@@ -118,8 +120,9 @@ class Taking:
                 self._of_group.setdefault(group, {})[pod.uid] = None
         known.pod = pod
         known.use = self.limits.use_of(pod.uid) or known.use
-        if known.started_s is None and (pod.raw.get("status") or {}).get("startTime"):
-            known.started_s = at_s
+        if (status := pod.raw.get("status") or {}).get("startTime"):
+            told_s = max(known.since_s, at_s - _told_late_s(status))
+            known.started_s = told_s if known.started_s is None else min(known.started_s, told_s)
         if known.left_s is None and (not is_there or pod.deleting or pod.has_ended):
             known.left_s = at_s
 
@@ -279,6 +282,13 @@ class Taking:
             for each in _FIELDS.get(action, ())
         )
         return max(map(_seconds, said), default=0.0)
+
+
+def _told_late_s(status: Json) -> float:
+    """How long after it took a pod up a kubelet has run a container, by its own clock: it may tell of both together."""
+    states = (each.get("state") or {} for each in status.get("containerStatuses") or ())
+    ran = [parse_ns(at) or 0 for state in states for each in state.values() if (at := each.get("startedAt"))]
+    return max(0, min(ran, default=0) - (parse_ns(status["startTime"]) or 0)) / SECOND_NS
 
 
 def _giving(tree: QueueTree, limits: Limits, nominee: PodFacts, victim: PodFacts) -> str:

@@ -152,6 +152,17 @@ def test_a_core_is_left_alone_for_as_long_as_its_queue_or_the_next_above_says(
     assert below(action, TOP, queue("v", "d1", **own), queue("w", "d1"), run_s=run_s) == broken
 
 
+def test_a_pod_has_run_since_its_node_took_it_up_though_that_is_told_with_its_first_container() -> None:
+    story = PreemptionStory()
+    story.sees(queue("default-queue", preemptMinRuntime="90s"), kind=QUEUES)
+    slow = holding("slow")
+    story.sees(slow).later(80)
+    ran = {"name": "main", "state": {"running": {"startedAt": "2026-01-01T00:01:20Z"}}}
+    story.sees({**slow, "status": {**started(slow)["status"], "containerStatuses": [ran]}})
+    story.sees(urgent(holding("high", node=""), 50))
+    assert story.later(20).records(nomination("high", "slow", action="preempt")).broken() == set()
+
+
 def test_reclaim_from_afar_goes_by_the_queue_below_the_lowest_one_above_both() -> None:
     queues = [TOP, queue("v", "d1", reclaimMinRuntime="0s"), queue("d2"), queue("w", "d2")]
     assert below("reclaim", *queues, run_s=80) == {"S7"}
