@@ -195,6 +195,16 @@ class Collector:
         self._later(self._empty_namespace, name)
         return stored
 
+    def go_on(self) -> None:
+        """Empty all namespaces that are going: a restored etcd may bring their contents back."""
+        for name in self._store.table(NAMESPACES).keys:
+            if self._is_going(name):
+                self._later(self._empty_namespace, name)
+
+    def _is_going(self, namespace: str) -> bool:
+        home = self._store.get(NAMESPACES, namespace)
+        return home is not None and "deletionTimestamp" in home.obj["metadata"]
+
     def _later(self, what: Any, *args: Any) -> None:
         # Not a task: nothing is awaited, and the order of callbacks at one time is the order of these calls.
         asyncio.get_running_loop().call_later(self._delay_s, what, *args)
@@ -224,10 +234,7 @@ class Collector:
         for place in self._dependents.pop(meta["uid"], {}):
             self._later(self._collect, place)
         namespace = meta.get("namespace")
-        if namespace is None:
-            return
-        home = self._store.get(NAMESPACES, namespace)
-        if home is not None and "deletionTimestamp" in home.obj["metadata"]:
+        if namespace is not None and self._is_going(namespace):
             self._later(self._empty_namespace, namespace)
 
     def _exists(self, owner: Object) -> bool:
@@ -251,6 +258,8 @@ class Collector:
             self._store.remove(kind, key)
 
     def _empty_namespace(self, name: str) -> None:
+        if not self._is_going(name):  # a restored etcd has it as it was before
+            return
         left = False
         for kind in self._registry.types:
             if not kind.namespaced:
@@ -260,7 +269,7 @@ class Collector:
                 if stored is not None:
                     self._delete(kind, key, stored)
                     left = left or self._store.get(kind, key) is not None
-        if not left and self._store.get(NAMESPACES, name) is not None:
+        if not left:
             self._store.remove(NAMESPACES, name)
 
 

@@ -83,8 +83,8 @@ class MemoryApiServer:
         self._reading = Reading(self._store)
         self._creation = Creation(self._store, self._admission, clock=clock, rng=rng, auto_namespaces=auto_namespaces)
         self._changing = Changing(self._store, self._admission, self._creation)
-        collector = Collector(self._store, registry, clock=clock, delay_s=collect_delay_s)
-        self._removing = Removing(self._store, self._admission, collector, clock=clock)
+        self._collector = Collector(self._store, registry, clock=clock, delay_s=collect_delay_s)
+        self._removing = Removing(self._store, self._admission, self._collector, clock=clock)
         self._watching = Watching(self._store, self.faults, rng=rng)
         self._is_running = False
         #: Requests to be carried out later, and when.
@@ -138,6 +138,7 @@ class MemoryApiServer:
         self._late.clear()
         self.restores += 1
         self._store.restore(rv)
+        self._collector.go_on()
 
     @property
     def types(self) -> tuple[ResourceType, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 
+import anyio
 import msgspec
 
 from simulator.apiserver.calls import AuditEntry
@@ -138,6 +139,26 @@ async def test_a_restored_server_has_what_there_was_and_whoever_watched_has_to_l
     async with api.stream(CONFIG_MAPS, query=query, timeout_s=5) as (_, lines):
         (line,) = [msgspec.json.decode(line) async for line in lines]
     assert (line["type"], line["object"]["code"]) == ("ERROR", 410)
+
+
+async def test_a_namespace_that_was_going_when_etcd_was_restored_goes_and_one_that_was_not_stays(
+    server: MemoryApiServer,
+) -> None:
+    transport = server.transport()
+    await send(transport, "POST", CONFIG_MAPS, {"metadata": {"name": "a"}})
+    home = CONFIG_MAPS.rpartition("/")[0]
+    before = server.resource_version
+    await send(transport, "DELETE", home)
+    server.restore(before)
+    await anyio.sleep(1)
+    assert (await send(transport, "GET", f"{CONFIG_MAPS}/a")).status == 200
+    await send(transport, "DELETE", home)
+    going = server.resource_version
+    await anyio.sleep(1)
+    assert (await send(transport, "GET", home)).status == 404
+    server.restore(going)
+    await anyio.sleep(1)
+    assert (await send(transport, "GET", home)).status == 404
 
 
 async def test_a_restored_server_has_the_objects_and_versions_of_then_and_counts_on(server: MemoryApiServer) -> None:
