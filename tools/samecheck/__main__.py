@@ -18,8 +18,7 @@ from simulator.nodes import shape
 from tools.samecheck import drawing
 from tools.samecheck.cluster import Cluster
 from tools.samecheck.comparing import Side, differences
-from tools.samecheck.documents import adopted, items, left_out
-from tools.samecheck.simulated import simulate
+from tools.samecheck.simulated import adopted, items, left_out, simulate
 
 
 def main(arguments: Sequence[str]) -> int:

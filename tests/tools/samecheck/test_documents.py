@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from simulator.nodes.containers import RUN_S
-from tools.samecheck.documents import adopted, items, left_out
+from tools.samecheck.simulated import adopted, items, left_out
 
 Json = dict[str, Any]
 
