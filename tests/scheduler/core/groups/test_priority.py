@@ -123,8 +123,8 @@ def test_who_may_evict_nobody_waits_its_turn(asking: list[Any]) -> None:
         assert shell.placed
 
 
-def test_a_bound_pod_of_before_counts_with_its_own_priority() -> None:
-    """Placed without the annotation, by hand or by an earlier version: nobody promised it another one."""
+def test_a_bound_pod_without_a_charge_counts_with_the_priority_of_its_group() -> None:
+    """Placed by hand: nothing says what it was placed for."""
     placed: Pod = bound(pod("m", gpus=1, group="g", priority=7), "n1")
     made = cluster(URGENT, node("n1", 8), group(), placed)
     (found,) = made.members("ns", "g")
