@@ -37,6 +37,8 @@ from wire import names
 
 #: Pods of this priority and more can't be preempted, unless a label or a PodGroup says they can (as in KAI).
 _NOT_PREEMPTED: Final = 100
+#: Only the system's classes have more.
+_MOST_PRIORITY: Final = 1_000_000_000
 _SAID: Final = {"preemptible": False, "non-preemptible": True}
 
 Key = tuple[str, str]
@@ -382,12 +384,12 @@ class Limits:
         return _SAID.get(written or "", self.priority_of(pod) >= _NOT_PREEMPTED)
 
     def priority_of(self, pod: PodFacts) -> int:
-        """As it was placed, else of its PodGroup's class, where that names one that exists, else its own."""
+        """As it was placed, else of its PodGroup's class, where that is there and not the system's, else its own."""
         if (charged := pod.charged) is not None:
             return _own_priority(pod) if charged.priority is None else charged.priority
         group = self._groups.get(_group_of(pod) or ("", ""), {})
         found = self._classes.get(group.get("priorityClassName") or "")
-        return _own_priority(pod) if found is None else found
+        return _own_priority(pod) if found is None or found > _MOST_PRIORITY else found
 
 
 def _own_priority(pod: PodFacts) -> int:

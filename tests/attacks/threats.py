@@ -777,6 +777,13 @@ THREATS: Final = (
         ["tests/scheduler/core/preemption/test_takes: keeps_of_its_other_namespace"],
     ),
     Threat(
+        "E6",
+        "a system class named by a PodGroup, to evict the other work of a queue",
+        "its pods have their own priority",
+        Layer.RULE,
+        ["tests/scheduler/core/groups/test_priority: class_of_the_system"],
+    ),
+    Threat(
         "V8",
         "disruption budgets over one's own pods above quota",
         "hold by default, not with `--disruption-budgets=share` or `within-quota`",

@@ -1,14 +1,15 @@
 """The priority of a PodGroup's pods: that of the class which it names, as in KAI.
 
-Their own, which the API server has set from their class or the global default, counts where it names none, or one that
-does not exist. A pod that was placed keeps the priority that it was placed for (gpu/grant.py): a change of the
-PodGroup applies to pods placed later. Until the PriorityClasses were read a group waits that names one which is not
-known.
+Their own, which the API server has set from their class or the global default, counts where it names none, one that
+does not exist, or one of the system, which admission refuses on a tenant's pods. A pod that was placed keeps the
+priority that it was placed for (gpu/grant.py): a change of the PodGroup applies to pods placed later. Until the
+PriorityClasses were read a group waits that names one which is not known.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 import msgspec
 
@@ -16,7 +17,9 @@ from scheduler.core.model.facts import Facts
 from scheduler.core.model.records import PodGroupRecord, PodRecord, Priority
 from wire.core import NEVER_PREEMPTS, PriorityClass
 
-_KIND = "priorityclasses.scheduling.k8s.io"
+_KIND: Final = "priorityclasses.scheduling.k8s.io"
+#: The API server lets only the system's classes have more.
+_HIGHEST: Final = 1_000_000_000
 
 
 class PriorityClassRecord(msgspec.Struct, frozen=True, gc=False):
@@ -61,7 +64,7 @@ class GroupPriorities:
             return None if pod.charged.priority is None else Priority(pod.charged.priority, own.may_evict)
         group = self._groups.get((pod.namespace, pod.pod_group)) if pod.pod_group else None
         found = None if group is None else self.classes.get(group.priority_class)
-        return None if found is None else found.priority
+        return None if found is None or found.priority.value > _HIGHEST else found.priority
 
     def _class_changed(self, record: PriorityClassRecord) -> None:
         self._tell_those(lambda group: group.priority_class == record.key)

@@ -59,6 +59,12 @@ def test_pods_have_their_own_priority_where_no_class_says_another(named: str, ex
     assert [each.priority for each in made.members("ns", "g")] == [expected]
 
 
+@pytest.mark.parametrize(("value", "expected"), [(1_000_000_000, 1_000_000_000), (2_000_001_000, 7)])
+def test_a_class_of_the_system_gives_a_gang_no_priority(value: int, expected: int) -> None:
+    made = cluster(priority_class("c", value), node("n1", 8), group("c"), pod("m", gpus=1, group="g", priority=7))
+    assert [each.priority for each in made.members("ns", "g")] == [expected]
+
+
 def test_waiting_pods_follow_their_group_and_its_class() -> None:
     made = cluster(CALM, URGENT, node("n1", 8), group("calm"), pod("m", gpus=1, group="g", priority=7))
 
