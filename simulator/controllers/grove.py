@@ -19,6 +19,7 @@ from simulator.controllers.pods import (
     Placed,
     Template,
     child,
+    marks,
     named,
     number,
     objects,
@@ -82,8 +83,9 @@ def expand(pod_clique_set: Json, charge: Charge) -> Iterator[Placed]:
 def _clique(at: int, written: Json) -> _Clique:
     path = f"{_TEMPLATE}.cliques[{at}]"
     spec = child(written, "spec")
-    meta = {field: written[field] for field in ("labels", "annotations") if written.get(field)}
-    template = read_template({"metadata": meta, "spec": child(spec, "podSpec")}, f"{path}.spec.podSpec")
+    template = read_template(
+        {"metadata": marks((written, path)), "spec": child(spec, "podSpec")}, f"{path}.spec.podSpec"
+    )
     replicas = number(spec, "replicas", f"{path}.spec", 1)
     minimum = number(spec, "minAvailable", f"{path}.spec", replicas)
     return _Clique(named(written, path), template, replicas, minimum)
@@ -118,7 +120,8 @@ def _pods(pod_clique_set: Json, gang: str, members: Sequence[_Member], priority:
     members = [member for member in members if member.clique.replicas]
     groups = [{"name": member.name, "minReplicas": member.clique.minimum} for member in members]
     spec: dict[str, Any] = {"podgroups": groups, "priorityClassName": priority}
-    like = {"metadata": _meta(pod_clique_set), "spec": spec}
+    meta = pod_clique_set["metadata"]
+    like = {"metadata": {"namespace": meta.get("namespace"), **marks((meta, "metadata"))}, "spec": spec}
     pod_gang = stored("scheduler.grove.io/v1alpha1", "PodGang", gang, above=pod_clique_set, like=like)
     for member in members:
         owners = [stored(_VERSION, "PodClique", member.name, above=member.owners[0]), *member.owners]
@@ -126,11 +129,3 @@ def _pods(pod_clique_set: Json, gang: str, members: Sequence[_Member], priority:
         for _ in range(member.clique.replicas):
             made = placed(owners, member.clique.template, generate_name=f"{member.name}-", labels=labels)
             yield msgspec.structs.replace(made, beside=(pod_gang,))
-
-
-def _meta(pod_clique_set: Json) -> dict[str, Any]:
-    return {
-        field: value
-        for field in ("namespace", "labels", "annotations")
-        if (value := pod_clique_set["metadata"].get(field))
-    }

@@ -15,6 +15,7 @@ from simulator.controllers.pods import (
     Placed,
     child,
     mapping,
+    marks,
     named,
     number,
     objects,
@@ -45,12 +46,11 @@ def expand(machine: Json, charge: Charge) -> Iterator[Placed]:
             return
         template, path = child(spec, "template"), "spec.template.spec"
         owners = [stored(_VERSION, _INSTANCE, name, above=machine, like={"metadata": {}}), machine]
-        meta, spec = mapping(template, "metadata", "spec.template"), child(template, "spec")
-    copied = {field: meta[field] for field in ("labels", "annotations") if meta.get(field)}
+        meta, spec = child(template, "metadata"), child(template, "spec")
     pod_spec = {field: value for field in _COPIED if (value := child(spec, field)) is not None}
     resources = _resources(child(spec, "domain"), f"{path}.domain")
     pod_spec["containers"] = [{"name": "compute", "image": "virt-launcher", "resources": resources}]
-    made = read_template({"metadata": copied, "spec": pod_spec}, path)
+    made = read_template({"metadata": marks((meta, "metadata")), "spec": pod_spec}, path)
     charge(1, path, made)
     yield placed(owners, made, generate_name=f"virt-launcher-{name}-")
 

@@ -208,6 +208,15 @@ def mapping(obj: object, name: str, path: str) -> Json:
     return value or {}
 
 
+def marks(*sources: tuple[object, str]) -> dict[str, dict[str, Any]]:
+    """Return labels and annotations of objects, each with its path; the last one wins. Raises Malformed."""
+    found = {
+        field: {key: text for source, path in sources for key, text in mapping(source, field, path).items()}
+        for field in ("labels", "annotations")
+    }
+    return {field: entries for field, entries in found.items() if entries}
+
+
 def objects(value: object, path: str) -> Sequence[Json]:
     """Return a list of objects that stands at ``path``; empty if it is absent. Raises Malformed."""
     if value is None:

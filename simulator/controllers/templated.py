@@ -20,7 +20,7 @@ from simulator.controllers.pods import (
     Template,
     child,
     identity,
-    mapping,
+    marks,
     named,
     objects,
     placed,
@@ -115,17 +115,12 @@ def _pods(described: _Described, charge: Charge) -> Iterator[Placed]:
 
 def _owners(controller: Json, pods: Pods, template: Template, name: str) -> list[Json]:
     """The owners of pods, the direct one first."""
-    above, owners = controller, [controller]
+    above, owners, like = controller, [controller], {"metadata": marks((template.raw.get("metadata"), template.path))}
     for api_version, kind in reversed(pods.below):
         called = f"{name}-{identity(template.raw)}" if kind == "ReplicaSet" else name
-        above = stored(api_version, kind, called, above=above, like={"metadata": _written(template)})
+        above = stored(api_version, kind, called, above=above, like=like)
         owners.insert(0, above)
     return owners
-
-
-def _written(template: Template) -> dict[str, Any]:
-    meta = template.raw.get("metadata") or {}
-    return {field: meta[field] for field in ("labels", "annotations") if meta.get(field)}
 
 
 def _template(controller: Json, raw: object, path: str, pods: Pods) -> Template:
@@ -143,17 +138,8 @@ def _template(controller: Json, raw: object, path: str, pods: Pods) -> Template:
         spec["containers"] = [{field: main[field] for field in _OF_CONTAINERS if field in main}, *beside]
     if isinstance(spec.get("containers"), list):
         spec["containers"] = [_called(each) for each in spec["containers"]]
-    return read_template({"metadata": _copied(controller, pods), "spec": spec}, path)
-
-
-def _copied(controller: Json, pods: Pods) -> dict[str, Any]:
-    """The labels and annotations that pods get of their object."""
-    sources = [(fields.at(controller, path), path) for path in pods.copied]
-    found = {
-        field: {key: text for source, path in sources for key, text in mapping(source, field, path).items()}
-        for field in ("labels", "annotations")
-    }
-    return {field: entries for field, entries in found.items() if entries}
+    copied = ((fields.at(controller, at), at) for at in pods.copied)
+    return read_template({"metadata": marks(*copied), "spec": spec}, path)
 
 
 def _called(container: Any) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from gpu.translation import shown
-from simulator.controllers.pods import Json, Malformed, child, mapping, number, objects
+from simulator.controllers.pods import Json, Malformed, child, mapping, marks, number, objects
 
 _GROUP: Final = "trainer.kubeflow.org"
 _CLUSTER_RUNTIME: Final = "ClusterTrainingRuntime"
@@ -65,14 +65,11 @@ class Runtimes:
         copied = {field: value for field in ("name", "generateName", "namespace") if (value := meta.get(field))}
         written = child(template, "metadata")
         # Where the JobSet says nothing, grouping reads the TrainJob above it.
-        both = {
-            field: {**mapping(meta, field, "metadata"), **mapping(written, field, "template.metadata")}
-            for field in ("labels", "annotations")
-        }
+        both = marks((meta, "metadata"), (written, "template.metadata"))
         return {
             "apiVersion": "jobset.x-k8s.io/v1alpha2",
             "kind": "JobSet",
-            "metadata": {**copied, **{field: entries for field, entries in both.items() if entries}},
+            "metadata": {**copied, **both},
             "spec": made,
         }
 
