@@ -95,10 +95,10 @@ MEMORY: Final = "MEMORY"
 STORM: Final = "STORM"
 BYSTANDER: Final = "BYSTANDER"
 
-#: What an idle scheduler may hold (measured: 227 to 239 KiB), and for each pod that it ever saw (it remembers names of what is gone, and classes
-#: until there are twice as many), and for each Queue that was made, as it stays: its record, its place in the tree, its
-#: shares and its status. 36 KiB of the first are prices, a number for each thousandth of a GPU. Of a crowd in which
-#: nearly each pod asks for something else, 0.9 to 1.25 KiB a pod were measured.
+#: What an idle scheduler may hold (measured: 227 to 239 KiB; 36 of them are prices, a number for each thousandth of a
+#: GPU), and for each pod that it ever saw: it remembers names of what is gone, and classes until there are twice as
+#: many. Of a crowd in which nearly each pod asks for something else, 0.9 to 1.25 KiB a pod were measured. And for each
+#: Queue that was made, as it stays: its record, its place in the tree, its shares and its status.
 IDLE_BYTES: Final = (208 + 36) * 1024
 BYTES_PER_POD: Final = 1408
 BYTES_PER_QUEUE: Final = 4 * 1024

@@ -156,7 +156,8 @@ def test_a_pod_has_run_since_its_node_took_it_up_though_that_is_told_with_its_fi
     story = PreemptionStory()
     story.sees(queue("default-queue", preemptMinRuntime="90s"), kind=QUEUES)
     slow = holding("slow")
-    story.sees(slow).later(80)
+    story.sees(slow)
+    story.later(80)
     ran = {"name": "main", "state": {"running": {"startedAt": "2026-01-01T00:01:20Z"}}}
     story.sees({**slow, "status": {**started(slow)["status"], "containerStatuses": [ran]}})
     story.sees(urgent(holding("high", node=""), 50))
