@@ -1,10 +1,4 @@
-"""AdmissionReview v1: what the API server asks, and the answer's frame.
-
-The difference of two JSON values as a JSON patch (RFC 6902).
-
-The webhooks change a pod as a whole value and answer with the difference, so what a patch must do is said once, as a
-function from pod to pod.
-"""
+"""AdmissionReview v1: the API server's request, the frame of the answer, and the JSON patch in it (RFC 6902)."""
 
 from __future__ import annotations
 
@@ -67,7 +61,10 @@ Op = dict[str, Any]
 
 
 def diff(before: object, after: object) -> list[Op]:
-    """Return the operations that turn ``before`` into ``after``, in an order in which they can be applied."""
+    """Return the operations that turn ``before`` into ``after``, in an order in which they can be applied.
+
+    The webhooks change a pod as a whole value, by functions from pod to pod, and answer with this difference.
+    """
     return list(_diff(before, after, ""))
 
 

@@ -1,23 +1,9 @@
 """What a container may learn of its devices: env and KAI's ConfigMaps where it has a share, nothing where it has none.
 
-What apps of the pod's own dialect read is known at binding as well, and comes by annotations in either way. Env entries
-of ours come first in the list: an explicit entry wins over ``envFrom``, same-named entries of the user are taken out,
-and an entry that refers to one of ours as ``$(NAME)`` is expanded by the kubelet only when ours comes before it.
-
-The guard of NVIDIA_VISIBLE_DEVICES keeps a pod that was given no shared device from choosing one (invariant S3). Under
+A guard of NVIDIA_VISIBLE_DEVICES keeps a pod that was given no shared device from choosing one (invariant S3). Under
 the nvidia container runtime this variable decides which devices a container sees. Images built for CUDA set it to
-``all``, and a user's entry wins over the device plugin's. KAI's counterpart is its opt-in ``deviceaccess``
-(kai-contract 1.3), whose messages are used here; the guard is on by default.
-
-What ``envFrom`` brings in is in objects that admission does not see. Elsewhere an explicit entry wins over it, but not
-in a container that gets whole GPUs, since that takes the variable from the device plugin, which comes first of all
-(kai-contract 13). So ``reject`` refuses ``envFrom`` there, where it could set the variable; ``inject`` lets it be.
-
-A container that requests GPUs of NVIDIA's device plugin keeps the variable that the plugin sets. Only a node with those
-GPUs has the plugin, so such a container needs a scheduler to place it there.
-
-Not covered, because admission can't see it or node settings decide: hostPath device files, privileged containers, CDI
-annotations and devices listed by volume mounts, and pods of other schedulers under ``inject`` (docs/security.md).
+``all``, and a user's entry wins over the device plugin's. docs/security.md lists the ways to a device that admission
+can't see.
 """
 
 from __future__ import annotations
@@ -53,7 +39,10 @@ def by_annotations(pod: Raw, targets: Collection[str]) -> Raw:
 
 
 def by_origin(pod: Raw, variables: Mapping[str, Sequence[str]]) -> Raw:
-    """Let containers read the variables of the pod's dialect, by container key, as the Binding will say them."""
+    """Let containers read the variables of the pod's dialect, by container key, as the Binding will say them.
+
+    The values are known at binding, so they come by annotations whichever hand-over is set.
+    """
 
     def change(ref: ContainerRef, container: Raw) -> Raw:
         entries = [_from_annotation(name, env_key(ref.key, name)) for name in variables.get(ref.key, ())]
@@ -120,7 +109,11 @@ def by_config_maps(pod: Raw, targets: Collection[str], prefix: str) -> Raw:
 
 
 def with_env_first(container: Raw, entries: list[dict[str, Any]]) -> Raw:
-    """Put the entries before all others of the container and take out others of their names."""
+    """Put the entries before all others of the container and take out others of their names.
+
+    An explicit entry wins over ``envFrom``. The kubelet expands ``$(NAME)`` in a user's entry only where ours comes
+    before.
+    """
     taken = {entry["name"] for entry in entries}
     rest = [entry for entry in env_of(container) if entry.get("name") not in taken]
     return with_list(container, "env", [*entries, *rest])
@@ -190,6 +183,9 @@ def guarded(pod: Raw, *, shared: Collection[str], guard: Guard, renamed: Collect
     """Return the pod with every container guarded whose key is not in ``shared``: those get their devices from us.
 
     ``renamed``: resources of NVIDIA's device plugin that have other names than its own.
+
+    A container that requests GPUs of NVIDIA's device plugin keeps the variable that the plugin sets. Only a node with
+    those GPUs has the plugin, so such a container needs a scheduler to place it there.
     """
     return rewritten(
         pod, lambda ref, container: container if ref.key in shared else _guarded(container, guard, renamed)
@@ -204,7 +200,11 @@ def guarded_ephemeral(pod: Raw, *, known: Collection[str], guard: Guard) -> Raw:
 
 
 def forbidden(pod: Raw, *, shared: Collection[str], guard: Guard, renamed: Collection[str] = ()) -> str | None:
-    """Say what a container outside ``shared`` sets that it must not, in KAI's words; None if none does."""
+    """Say what a container outside ``shared`` sets that it must not, in KAI's words; None if none does.
+
+    KAI's counterpart is its opt-in ``deviceaccess`` (kai-contract 1.3); this guard is on by default. Only ``reject``
+    refuses ``envFrom``; ``inject`` lets it be.
+    """
     containers = [container for ref, container in walk(pod) if ref.key not in shared]
     served = [container for container in containers if asks_for_gpu(container, renamed)]
     found = (_forbidden(container) for container in containers)
@@ -253,7 +253,11 @@ def _forbidden(container: Raw) -> str | None:
 
 
 def _unseen(container: Raw) -> str | None:
-    """Say which ``envFrom`` could choose the devices of a container that gets whole GPUs."""
+    """Say which ``envFrom`` could choose the devices of a container that gets whole GPUs.
+
+    The objects that it names are not seen here. Elsewhere our explicit entry wins over them. A container with whole
+    GPUs gets the variable from the device plugin, which comes first of all (kai-contract 13).
+    """
     if _entries(container):
         return None
     for index, source in enumerate(container.get("envFrom") or ()):

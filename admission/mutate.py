@@ -1,30 +1,8 @@
 """What the mutating webhook makes of a new pod: a pure function from pod to pod, answered as a JSON patch.
 
-The result does not depend on what an earlier admission did to the same pod: what it left is taken out and written
-again. That serves copied specs and backups, and a second call for the same pod (``reinvocationPolicy: IfNeeded``). The
-API server tells neither the final name nor the UID of a new pod, so the ConfigMap prefix of KAI's way is new at each
-call.
-
-The extended resource by which containers may get their share from a ResourceClaim (docs/design/claims.md, Shares).
-
-Kubelet gives a container the devices of a claim that no field of its spec names only for an extended resource that it
-requests. No node has this one, and kubelet ignores it where the pod's status does not map it to a claim. So the pod can
-still be bound to a node with a device plugin: the scheduler decides.
-
-What a translation changes in a new pod: resources that no node has, variables known already, and the record.
-
-All on the raw pod, and the same again on a pod that has it already (docs/design/dialects.md).
-
-The PodGroup that a new pod will have, named on it where that can be told from the pod (docs/grouping.md).
-
-``moorage podgrouper`` makes the PodGroup when it sees the pod, and has one write less for each pod then. A pod without
-an owner is never given the annotation: KAI's pod-grouper would leave it alone for ever (kai-contract, erratum 10).
-
-A ConfigMap prefix for a pod, as KAI makes it (kai-contract 1.3 step 2), valid for every pod that can come.
-
-KAI takes the first owner's name or the pod's, cuts it and adds seven random characters. A pod made with generateName
-has no name yet when it is admitted (erratum 9), and an owner may be of a kind whose names are not DNS names, so here
-the name is first made one.
+The result does not depend on an earlier admission of the same pod: its changes are taken out and made again. That
+serves copied specs, backups, and a second call for the same pod (``reinvocationPolicy: IfNeeded``). The API server
+sends neither the final name nor the UID of a new pod, so the prefix of KAI's ConfigMaps is new at each call.
 """
 
 from __future__ import annotations
@@ -53,7 +31,12 @@ from wire.core import Pod
 
 
 def claimable(pod: Raw, translation: Translation, *, is_on: bool) -> Raw:
-    """Let the containers of a share that a claim can give request the resource, and no others."""
+    """Let the containers of a share that a ResourceClaim can give request the extended resource for it, and no others.
+
+    Kubelet gives a container the devices of a claim that no field of its spec names only for an extended resource that
+    it requests. No node has this one, and kubelet ignores it where the pod's status does not map it to a claim. So the
+    pod can still be bound to a node with a device plugin: the scheduler decides (docs/design/claims.md, Shares).
+    """
     requests = (translation.request, *translation.alternatives)
     keys = [sorted(ref.key for ref in request.devices()) for request in requests]
     is_wanted = is_on and not translation.cards.uuids and not translation.cards.not_uuids
@@ -87,7 +70,10 @@ def _without_resource(container: Raw) -> Raw:
 
 
 def translated(pod: Raw, translation: Translation) -> Raw:
-    """Return the pod with all that the translation says before anything is handed over."""
+    """Return the pod with a translation's resources, variables and record, before anything is handed over.
+
+    A pod that has them already stays the same (docs/design/dialects.md).
+    """
     resources: dict[str, list[ResourceEdit]] = {}
     variables: dict[str, list[EnvEdit]] = {}
     for edit in translation.edits:
@@ -133,7 +119,12 @@ def _recorded(pod: Raw, translation: Translation) -> Raw:
 
 
 def grouped(pod: Raw) -> Raw:
-    """Return the pod with the name of its PodGroup; as it is where that can't be told, or somebody has said another."""
+    """Return the pod with the name of its PodGroup; as it is where that can't be told, or somebody has said another.
+
+    ``moorage podgrouper`` makes the PodGroup when it sees the pod, and has one write less for a pod that names it. A
+    pod without an owner is never given the annotation: KAI's pod-grouper would leave it alone for ever (kai-contract,
+    erratum 10). docs/grouping.md has the rules.
+    """
     meta: Mapping[str, Any] = pod["metadata"]
     annotations = meta.get("annotations") or {}
     if names.POD_GROUP_NAME in annotations or annotations.get(names.SKIP_POD_GROUPER) == "true":
@@ -152,7 +143,12 @@ _UNNAMED: Final = "pod"
 
 
 def new_prefix(metadata: Mapping[str, Any], containers: Iterable[ContainerRef], rng: random.Random) -> str:
-    """Return ``<base>-<7 random>-shared-gpu`` for a pod whose shares go to these containers, of which there is one."""
+    """Return ``<base>-<7 random>-shared-gpu`` for a pod whose shares go to these containers, of which there is one.
+
+    KAI takes the first owner's name or the pod's, cuts it and adds seven random characters (kai-contract 1.3 step 2). A
+    pod made with generateName has no name yet when it is admitted (erratum 9), and an owner's name may be no DNS name:
+    here the name is made one first.
+    """
     longest = max(len(container_suffix(container)) for container in containers)
     tail = "".join(rng.choice(_ALPHABET) for _ in range(_RANDOM_LENGTH))
     return f"{_base(_source_name(metadata), longest)}-{tail}-{_MARK}"

@@ -1,19 +1,9 @@
-"""Admission policies that guard what only we may write, in the API server itself.
+"""Admission policies that guard what only we may write and hold tenants within their namespaces, in the API server.
 
-Written as ValidatingAdmissionPolicies (CEL), so they hold while our webhook is down (docs/design/protocol.md, Hand-over
-to the container). All keys come from wire.names by way of admission.protected; nothing is spelled twice.
-
-Evictions of reservation pods are held back by a PodDisruptionBudget and not by a policy: a budget answers 429, upon
-which ``kubectl drain`` waits until the tenants have left and the binder has retired the reservation; a policy can only
-answer 403, upon which it gives up. The API server asks no budget about a pod that is Pending (``canIgnorePDB``): such a
-reservation is evicted at once. Without a node agent tenants start only after the process inside has told the device, so
-hardly ever under one that does. With one they may run beside a reservation that stays Pending (docs/design/protocol.md,
-Told early).
-
-Policies that hold tenants within their namespaces: two by which an administrator narrows them, one for our priority.
-
-The restriction is on the Namespace object, which tenants can't write: the ClusterRoles ``admin`` and ``edit`` do not
-let them. So it is the administrator's word.
+They are ValidatingAdmissionPolicies (CEL), so they hold while our webhook is down (docs/design/protocol.md, Hand-over
+to the container). All keys come from wire.names by way of admission.protected; nothing is spelled twice. An
+administrator narrows a namespace on its Namespace object, which the ClusterRoles ``admin`` and ``edit`` do not let
+tenants write.
 """
 
 from __future__ import annotations
@@ -474,7 +464,14 @@ def _config_maps(who: Identities) -> cel.Manifest:
 
 
 def _budget(namespace: str) -> cel.Manifest:
-    """Return a budget that no eviction meets. Bare pods allow no other form than a number of pods to be left."""
+    """Return a budget that no eviction meets. Bare pods allow no other form than a number of pods to be left.
+
+    A budget answers 429, upon which ``kubectl drain`` waits until the tenants have left and the binder has retired the
+    reservation. A policy can only answer 403, upon which it gives up. The API server asks no budget about a pod that is
+    Pending (``canIgnorePDB``): such a reservation is evicted at once. Without a node agent hardly any tenant runs under
+    one, since tenants start only after the process inside has reported the device. With one they may
+    (docs/design/protocol.md, Told early).
+    """
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",

@@ -1,19 +1,7 @@
 """Pods as the API server sent them: how large they may be, and what their containers say about GPUs.
 
-Containers of a raw pod: walking them, and what their resources say about GPUs.
-
-Raw means the dict that the API server sent: a partial struct must not be written back, so the webhook changes the
-raw pod and reads the struct only to understand it. Callers have decoded the pod into wire.core.Pod before, so the
-types of what is touched here are known to be right.
-
-How large a pod may be: looked at before anything else is read, so that no pod costs more than its bytes.
-
-All that is done for a pod after this is linear in its entries, so a bound on entries is a bound on the CPU time of a
-review. It counts, and reads no clock: the same pod is let in everywhere, always.
-
-The bounds are far above what pods have. Kubernetes is tested with 300,000 containers in 150,000 pods
-(kubernetes.io/docs/setup/best-practices/cluster-large), and all annotations of a pod are 256 KiB at most, so 10,000 of
-them would have 26 bytes each.
+Raw means the dict that the API server sent. A partial struct must not be written back, so the webhook changes the raw
+pod and reads the struct only to understand it.
 """
 
 from __future__ import annotations
@@ -37,7 +25,11 @@ _FIELDS: Final = {ContainerKind.REGULAR: "containers", ContainerKind.INIT: "init
 
 
 def walk(pod: Raw) -> Iterator[tuple[ContainerRef, Raw]]:
-    """Yield every regular and init container with its place."""
+    """Yield every regular and init container with its place.
+
+    Callers of this and of all that reads containers here have decoded the pod into wire.core.Pod, so its types are
+    right.
+    """
     for kind, field in _FIELDS.items():
         for index, container in enumerate(pod["spec"].get(field) or ()):
             yield ContainerRef(kind, index, container.get("name", "")), container
@@ -100,6 +92,12 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     ``containers`` of all three kinds: more than one for each of the 384 devices that a pod may ask for. ``resources``:
     different names of resources, as many as the scheduler compares with nodes. ``entries``: members of all lists and
     maps together.
+
+    They are looked at before anything else is read. All that is done for a pod afterwards is linear in its entries, so
+    they bound the CPU time of a review without a clock: the same pod is let in everywhere, always. They are far above
+    what pods have. Kubernetes is tested with 300,000 containers in 150,000 pods
+    (kubernetes.io/docs/setup/best-practices/cluster-large), and all annotations of a pod are 256 KiB at most, so 10,000
+    of them would have 26 bytes each.
     """
 
     containers: int = 512

@@ -1,13 +1,4 @@
-"""What an operator may choose about admission, and which pods of other schedulers become ours.
-
-They do where a namespace says so (label ``moorage.dev/adopt: "true"``): teams that come from another system keep their
-manifests, which name its scheduler, or none. What asks for GPUs in any words is taken; also what asks wrongly, since
-the refusal that follows says what is wrong and a pod that waits for resources that no node has says nothing. What asks
-for none stays where it is, as does a pod that brings its node: no scheduler decides about that one.
-
-Adoption is a webhook of its own that has to come first: the API server looks at the conditions of a webhook when its
-turn has come, and not again (docs/design/api-server-facts.md).
-"""
+"""What an operator may choose about admission, and which pods of other schedulers become ours."""
 
 from __future__ import annotations
 
@@ -43,7 +34,16 @@ def may_be_adopted(pod: Raw, origins: Collection[str]) -> bool:
 
 
 def adopted(pod: Raw, *, dialects: DialectSettings, scheduler_name: str) -> Raw:
-    """Return the pod as one of ours if it asks for GPUs, else as it is. ``pod`` is known to decode as wire.core.Pod."""
+    """Return the pod as one of ours if it asks for GPUs, else as it is. ``pod`` is known to decode as wire.core.Pod.
+
+    A namespace asks for it (label ``moorage.dev/adopt: "true"``): teams that come from another system keep their
+    manifests, which name its scheduler, or none. A pod that asks wrongly is taken as well: the refusal that follows
+    says what is wrong, while a pod that waits for resources that no node has says nothing. A pod that brings its node
+    stays, since no scheduler decides about it.
+
+    Adoption is a webhook of its own that has to come first: the API server looks at the conditions of a webhook when
+    its turn has come, and not again (docs/design/api-server-facts.md).
+    """
     found = combine.translate(msgspec.convert(pod, Pod), dialects)
     if not isinstance(found, Refusal) and not found.request.containers:
         return pod

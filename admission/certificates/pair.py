@@ -1,12 +1,7 @@
-"""A server certificate with its key and the CA that signed it, and which of its CAs a ``caBundle`` has.
+"""A server certificate of the webhooks with its key and CA, made and read, and the CAs that a ``caBundle`` has.
 
-Each CA signs one certificate and its key is dropped then, so what is stolen from the Secret can play the webhooks
-until that certificate ends, and can sign nothing.
-
-A certificate authority of our own and a server certificate for the webhooks.
-
-The API server trusts exactly the CAs whose PEM is in ``caBundle``. Both live as long as the caller says; a new pair
-takes the place of one that is about to end by admission/certificates.
+The API server trusts exactly the CAs whose PEM is in ``caBundle``. CA and certificate live as long as the caller says;
+admission/certificates/steps.py replaces a pair that is about to end.
 """
 
 from __future__ import annotations
@@ -48,7 +43,8 @@ def serving_certificate(
 ) -> ServingCertificate:
     """Make a new CA and a P-256 certificate of it for these names and IP addresses.
 
-    The CA's key is dropped: a renewed certificate comes with a new CA. Raises ValueError when there is no name.
+    The CA's key is dropped, so a renewed certificate comes with a new CA. A thief of the Secret can play the webhooks
+    until that certificate ends, and can sign nothing. Raises ValueError when there is no name.
     """
     subjects: list[x509.GeneralName] = [x509.DNSName(name) for name in dns_names]
     subjects += [x509.IPAddress(ipaddress.ip_address(address)) for address in addresses]

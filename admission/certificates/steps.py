@@ -1,26 +1,12 @@
-"""What a replica does next about the webhooks' certificates: ``decide(view)``. Pure; docs/certificates.md tells why.
+"""The next step of a replica about the webhooks' certificates: ``decide(view)``. Pure; docs/certificates.md says why.
 
-No replica leads. Each decides by what it sees, every write names the version that it rests on, and the first
-write is done for all. What keeps reviews from failing:
+No replica leads. Each decides by what it sees, every write names the version that it rests on, and the first write
+counts for all. Three rules keep reviews from failing:
 
-- A CA of ours leaves a configuration only when it has ended. So no write of a replica that sees old things can take
-  away what another one serves.
+- A CA of ours leaves a configuration only when it has ended. So a replica that sees old objects can't remove a CA that
+  another replica serves.
 - A good pair is left only for one that all configurations have had, unchanged, for as long as API servers take.
-- What was trusted is not forgotten with the Secret: who serves it writes it back.
-
-What a replica knows when it decides about certificates, and what follows from that alone.
-
-Two kinds of time are in it. Whether a certificate is valid is judged by the API server, so ``now_s`` is its clock
-(kube/client/clock.py). How long something has stood is counted by this process (``_ns``): no clock that jumps
-counts.
-
-The Secret and the configurations as they are written: read into what the rules know, and the patches of each step.
-
-The Secret is of type Opaque. One of type ``kubernetes.io/tls`` must bring ``tls.crt`` and ``tls.key`` when it is
-applied, if only empty ones, and each ``kubectl apply`` or ``helm upgrade`` would write those over what we keep there.
-An empty Opaque one says nothing about its data, so applying it again changes nothing.
-
-Whether a replica is ready as far as its certificate goes, and what an administrator should know: sentences.
+- A trusted pair is not lost with the Secret: the replica that serves it writes it back.
 """
 
 from __future__ import annotations
@@ -74,6 +60,9 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """``held`` is None where there is no Secret; configurations that do not exist are left out.
 
     ``served`` is what new connections are shown, ``proven`` whether all API servers once were sure to trust it.
+
+    ``now_s`` is the API server's clock (kube/client/clock.py), which decides whether a certificate is valid. Times in
+    ``_ns`` are counted by this process, so no clock that jumps changes how long something has stood.
     """
 
     held: Held | None
@@ -135,6 +124,9 @@ def is_trusted(view: View, pair: Pair) -> bool:
 
 
 #: Of the current pair as in any TLS Secret, and of the next one.
+#: The keys of the Secret. Its type is Opaque: ``kubernetes.io/tls`` requires ``tls.crt`` and ``tls.key`` in each
+#: manifest, if only empty ones, and each ``kubectl apply`` or ``helm upgrade`` would write those over the pair. An
+#: empty Opaque manifest names no data, so applying it again changes nothing.
 _CURRENT: Final = ("ca.crt", "tls.crt", "tls.key")
 _NEXT: Final = ("next-ca.crt", "next-tls.crt", "next-tls.key")
 #: cert-manager's, which has several: inject-ca-from, inject-ca-from-secret, inject-apiserver-ca.

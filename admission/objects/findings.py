@@ -1,11 +1,7 @@
 """What the webhooks find in Queues and PodGroups, and every text of theirs that users read.
 
 Messages of KAI's rules are KAI's own, since people and tools look for them (kai-contract 2.1, 2.2 and erratum 5).
-Field, value and what is allowed follow in parentheses, as in refusals of pods. Durations that Go can't read, KAI's
-webhooks can't decode.
-
-Raw objects are read as structs, or the first field whose type is wrong is named. The API server checks types by the
-CRD's schema before it asks a webhook, so these refusals are seen only in a cluster that has another schema.
+Field, value and what is allowed follow in parentheses, as in refusals of pods.
 """
 
 from __future__ import annotations
@@ -100,7 +96,10 @@ Judgement = Allowed | Refused
 
 
 def broken_durations(**said: str | None) -> Iterator[Finding]:
-    """Yield each that can't be read, by the name of its field below ``spec``; None: it is absent."""
+    """Yield each that can't be read, by the name of its field below ``spec``; None: it is absent.
+
+    KAI's webhooks can't decode durations that Go can't read.
+    """
     for field, value in said.items():
         if value is not None and not go.is_duration(value):
             yield Finding(rule=Rule.DURATION, field=f"spec.{field}", value=value)
@@ -136,7 +135,11 @@ _READ: Final = ("metadata", "spec")
 
 
 def read(raw: Mapping[str, Any], kind: type[T]) -> T | Finding:
-    """Return metadata and spec of an object as a struct; of a map that is absent the default."""
+    """Return metadata and spec of an object as a struct; of a map that is absent the default.
+
+    The first field of a wrong type is named. The API server checks types by the CRD's schema before it asks a webhook,
+    so such a refusal is seen only in a cluster that has another schema.
+    """
     parts = {name: raw[name] for name in _READ if raw.get(name) is not None}
     try:
         return msgspec.convert(parts, kind)

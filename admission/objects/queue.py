@@ -1,22 +1,4 @@
-"""Whether a Queue may be created, changed or deleted: KAI's rules first, in KAI's order, then ours.
-
-A value that is refused in a new queue, and that an old one has already, is a warning when something else is changed:
-so a queue that came before the rule can be mended field by field.
-
-Quotas and limits as exact amounts, so that three tenths of a GPU are not more than 0.3.
-
-The queues beside one that is judged, and sums of what stands below each.
-
-The fields of a Queue, each alone: amounts, weights, priority and durations.
-
-What is refused here closes a queue in the scheduler: it never counts as another value (docs/design/queues.md). KAI
-refuses none of it, except for durations, which its webhook can't decode.
-
-A Queue among the others: its parent, cycles, children, and quotas up and down the tree.
-
-KAI checks parent and quotas only with ``--enable-quota-validation`` (kai-contract 2.1), and its scheduler lives with
-what it finds, so these findings are warnings here: manifests that KAI takes in any order are taken. A cycle is refused.
-"""
+"""Whether a Queue may be created, changed or deleted: KAI's rules first, in KAI's order, then ours."""
 
 from __future__ import annotations
 
@@ -42,7 +24,10 @@ from wire.crds.queue import TOO_MANY_UNITS, UNITS, UNLIMITED, WEIGHT_UNITS, Queu
 
 
 class Amount(msgspec.Struct, frozen=True):
-    """A sum of quotas: the decimals that they print as, and how many of them are unlimited."""
+    """A sum of quotas: the decimals that they print as, and how many of them are unlimited.
+
+    Exact, so that three tenths of a GPU are not more than 0.3.
+    """
 
     finite: Fraction = Fraction()
     unlimited: int = 0
@@ -135,7 +120,11 @@ def _is_child(queue: Queue, parent: str) -> bool:
 
 
 def broken_fields(queue: Queue) -> Iterator[Finding]:
-    """Yield what is wrong with each field, in the order of the fields in the schema."""
+    """Yield what is wrong with each field, in the order of the fields in the schema.
+
+    Each of them closes the queue in the scheduler, which never reads it as another value (docs/design/queues.md). KAI
+    refuses none of it, except for durations, which its webhook can't decode.
+    """
     spec = queue.spec
     for name, units in UNITS.items():
         yield from _broken_resource(name, said_of(queue, name), units)
@@ -190,7 +179,12 @@ def with_children(queue: Queue, others: Others) -> Finding | None:
 
 
 def doubts(queue: Queue, others: Others) -> Iterator[Finding]:
-    """Yield what KAI warns of with quota validation, in KAI's order: parent before children."""
+    """Yield what KAI warns of with quota validation, in KAI's order: parent before children.
+
+    KAI checks parent and quotas only with ``--enable-quota-validation`` (kai-contract 2.1), and its scheduler lives
+    with what it finds. So these are warnings here: manifests that KAI takes in any order are taken. A cycle
+    is refused.
+    """
     yield from _of_parent(queue, others)
     yield from _of_children(queue, others)
 
@@ -246,6 +240,9 @@ def judge_written(queue: Queue, *, old: Queue | None, others: Others | None) -> 
 
     ``old``: as it is stored, None if it is new. ``others``: all queues, None if they could not be read; then
     nothing that concerns them is checked, as in KAI without quota validation.
+
+    A value that is refused in a new queue is a warning where the old one has it already: so a queue from before the
+    rule can be mended field by field.
     """
     if queue.spec.resources is None:
         return Refused((Finding(rule=Rule.RESOURCES_MISSING, field="spec.resources", value=""),))

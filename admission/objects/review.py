@@ -1,10 +1,4 @@
-"""AdmissionReview v1 of Queues and PodGroups in, AdmissionReview v1 out.
-
-All Queues, read from the API server when a Queue is reviewed.
-
-They are read and not watched: a queue is often created right after its parent, and a watch that lags would warn of a
-parent that exists. Queues are written by administrators, so reviews are rare; status is written beside the webhook.
-"""
+"""AdmissionReview v1 of Queues and PodGroups in, AdmissionReview v1 out."""
 
 from __future__ import annotations
 
@@ -32,7 +26,11 @@ READ_WITHIN_S: Final = 2.0
 
 
 class KnownQueues:
-    """Reads all queues; one list at a time, which serves all reviews that came before it began."""
+    """Reads all queues; one list at a time, which serves all reviews that came before it began.
+
+    They are read and not watched: a queue is often created right after its parent, and a watch that lags would warn of
+    a parent that exists. Administrators write queues, so reviews are rare; status is written beside the webhook.
+    """
 
     def __init__(self, api: Api, *, within_s: float = READ_WITHIN_S) -> None:
         self._api = api
