@@ -2,14 +2,6 @@
 
 Runs when events point at a group, and looks everything over now and then. Groups are looked at side by side, one look
 at a time each.
-
-When to look at groups though nothing happens: found at once, however many groups have a time.
-
-Takes reservations away: idle, ended and departing ones (docs/design/protocol.md, step 6).
-
-Which nodes are searched for a device that a pod names (docs/design/opening.md).
-
-What such a pod opened and doesn't want is kept while it goes on, or kubelet would hand out the same device again.
 """
 
 from __future__ import annotations
@@ -42,7 +34,10 @@ from wire.core import ObjectReference
 
 
 class Due:
-    """The earliest time of each group (event loop's time)."""
+    """The earliest time of each group (event loop's time) to look at it though nothing happens.
+
+    What is due is found at once, however many groups have a time.
+    """
 
     def __init__(self) -> None:
         self._at: dict[str, float] = {}
@@ -80,7 +75,10 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Retiring:
-    """Every method raises ApiError when the server can't be asked."""
+    """Every method raises ApiError when the server can't be asked.
+
+    It takes away idle, ended and departing reservations (docs/design/protocol.md, step 6).
+    """
 
     def __init__(self, api: Api, *, view: View) -> None:
         self._api = api
@@ -144,7 +142,11 @@ class Retiring:
 
 
 class Searching:
-    """``keep_s``: for so long after the last attempt of a pod that names devices was seen on a node."""
+    """The nodes that are searched for a device that a pod names (docs/design/opening.md).
+
+    What such a pod opened and doesn't want is kept while it goes on, or kubelet would hand out the same device again.
+    ``keep_s``: for so long after the last attempt of a pod that names devices was seen on a node.
+    """
 
     def __init__(self, *, view: View, keep_s: float) -> None:
         self._view = view

@@ -1,16 +1,4 @@
-"""Objects that the binder creates in KAI's shape: the reservation pod with its book, and ConfigMaps of bound pods.
-
-A reservation pod (kai-contract 1.6) names its node directly, so no scheduler is involved, and asks for one whole
-device, or one MIG slice, so the vendor's device plugin gives that device to nobody else. The book has its first tenants
-from the first moment. It is allowed where Pod Security is "restricted".
-
-The two ConfigMaps (kai-contract 1.5) are for pods whose env reads them. They are created once with their final content
-and immutable: nobody can move a container to another device by editing one (contract 9.2.2), and there is no
-half-written state to read back through a cache (9.3.20). Several attempts may want to write the same ConfigMap, and the
-container must see what the one that binds has written. So each says at which version of the pod it binds: who binds at
-a newer one may replace it, for the older can't bind any more; who binds at the same or an older one may not, for the
-writer may be bound already.
-"""
+"""Objects that the binder creates in KAI's shape: the reservation pod with its book, and ConfigMaps of bound pods."""
 
 from __future__ import annotations
 
@@ -74,6 +62,10 @@ def manifest(
 
     ``opened_for``: which devices its first tenant names, "" for any. ``memory_reserve``: what its node says
     (gpu/node_resources.py); of a slice nothing is reserved.
+
+    A reservation pod (kai-contract 1.6) names its node directly, so no scheduler is involved, and asks for one whole
+    device, or one MIG slice, so the vendor's device plugin gives that device to nobody else. The book has its first
+    tenants from the first moment. It is allowed where Pod Security is "restricted".
     """
     own = {name: amount for name, amount in template.resources.items() if not is_device_resource(name)}
     amounts = {**own, resource: "1"}
@@ -137,7 +129,12 @@ class Authorship(enum.Enum):
 
 
 def authorship(there: ConfigMap, wanted: Mapping[str, Any]) -> Authorship:
-    """Judge a ConfigMap of the same name. One without a version was written by KAI, before us."""
+    """Judge a ConfigMap of the same name. One without a version was written by KAI, before us.
+
+    Several attempts may want to write the same ConfigMap, and the container must see what the one that binds has
+    written. So each says at which version of the pod it binds: who binds at a newer one may replace it, for the older
+    can't bind any more; who binds at the same or an older one may not, for the writer may be bound already.
+    """
     metadata = wanted["metadata"]
     owners = [owner.uid for owner in there.metadata.owner_references or ()]
     if owners != [owner["uid"] for owner in metadata["ownerReferences"]]:
@@ -157,6 +154,10 @@ def manifests(
 
     ``cdi``: devices are named as CDI does. If that changes between two tries at one version, the second meets a rival
     (see above): it is withdrawn, which changes the pod, and the attempt after it replaces what the first one wrote.
+
+    The two ConfigMaps (kai-contract 1.5) are for pods whose env reads them. They are created once with their final
+    content and immutable: nobody can move a container to another device by editing one (contract 9.2.2), and there is
+    no half-written state to read back through a cache (9.3.20).
     """
     owner = {"apiVersion": "v1", "kind": "Pod", "name": pod_name, "uid": pod_uid}
     metadata = {"annotations": {names.POD_VERSION: rv}, "ownerReferences": [owner]}

@@ -1,14 +1,6 @@
 """Looks for devices that are not their tenants' any more, and does what docs/design/healing.md says.
 
 The cache only makes it look: what is done to anybody rests on a LIST of the node's pods, made right before it.
-
-Tenants whose device is not theirs any more are evicted: one of a node at a time, PodDisruptionBudgets respected. Those
-that have to go are chosen elsewhere (binder/core/contention.py); each look names them again, so what is evicted here
-was judged on a LIST that was made right before.
-
-Guards are reservation pods without tenants that hold a device which others use and lost. A guard is found by asking for
-devices until the right one comes. What else is got is kept meanwhile, or it would be got again; the binder's ordinary
-rule for idle reservations takes it back when all is found.
 """
 
 from __future__ import annotations
@@ -67,7 +59,12 @@ class _Search:
 
 
 class Guarding:
-    """Makes guards, and says which idle reservations are needed as such."""
+    """Makes guards, and says which idle reservations are needed as such.
+
+    Guards are reservation pods without tenants that hold a device which others use and lost. A guard is found by asking
+    for devices until the right one comes. What else is got is kept meanwhile, or it would be got again; the binder's
+    ordinary rule for idle reservations takes it back when all is found.
+    """
 
     def __init__(self, api: Api, *, view: View, settings: BinderSettings) -> None:
         self._api = api
@@ -193,7 +190,11 @@ class _Refused:
 
 @dataclass(slots=True)
 class Moving:
-    """Evicts, and tells why."""
+    """Evicts, and tells why.
+
+    Those that it evicts have a device that is not theirs any more: one of a node at a time, PodDisruptionBudgets
+    respected. They are chosen elsewhere (binder/core/contention.py), and each look names them again.
+    """
 
     _api: Api
     _events: EventRecorder

@@ -1,10 +1,7 @@
 """What the binder sees of the API server: a cache that also takes our own writes, and wakes those who wait.
 
 Objects are kept by their newest resourceVersion, whether it came by watch or as the answer to a write of ours: own
-writes are never read back through the cache (docs/design/protocol.md). Nothing here alone decides anything
-destructive.
-
-Waking those who wait for the world to change.
+writes are never read back through the cache (docs/design/protocol.md). Nothing here alone decides anything destructive.
 """
 
 from __future__ import annotations
