@@ -1,9 +1,8 @@
 """``moorage admin upgrade-crds``: bring the CustomResourceDefinitions of a cluster to this version, never back.
 
-Helm creates CRDs at an installation and never changes them again (docs/design/installing.md, CRDs).
-
-The API server prunes fields that a schema does not name. So a definition is replaced only by one that knows all of its
-versions and fields. Version numbers do not decide: Moorage and KAI share the names and count for themselves.
+Helm creates CRDs at an installation and never changes them again (docs/design/installing.md, CRDs). The API server
+prunes fields that a schema does not name, so a definition is replaced only by one that knows all of its versions and
+fields. Version numbers do not decide: Moorage and KAI share the names and count for themselves.
 """
 
 from __future__ import annotations

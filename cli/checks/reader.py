@@ -1,6 +1,6 @@
-"""Reads of one API server for the checks: raw objects, since most are of kinds that nothing else here knows.
+"""Reads of one API server for the checks, and what a check finds.
 
-What a check finds.
+Objects are raw, since most are of kinds that nothing else here knows.
 """
 
 from __future__ import annotations

@@ -1,12 +1,4 @@
-"""Who else may do what only we, or the cluster's own components, should be able to: read from the RBAC objects.
-
-Policies refuse most of it for every account. So it is a warning: a second lock that is open. Groups of everybody fail.
-
-Our components' own rights: exactly those of the rbac.yaml files that come with this version.
-
-``make test-all`` holds those files to what the components use (tools/rights.py), so a right beyond them is used by
-nobody but a thief.
-"""
+"""Rights by RBAC: others' that only we or the cluster's components should have, and ours beyond those shipped."""
 
 from __future__ import annotations
 
@@ -74,7 +66,11 @@ def role_of(binding: Raw) -> RoleKey:
 
 
 def of_ourselves(bindings: list[Raw], roles: Roles) -> Finding:
-    """What is bound to our accounts beside what comes with this version, under any name."""
+    """What is bound to our accounts beside what comes with this version, under any name.
+
+    ``make test-all`` holds the rbac.yaml files to what the components use (tools/rights.py), so a right beyond them is
+    used by nobody but a thief.
+    """
     known = shipped()
     further = sorted({*_further_bindings(bindings, known), *_further_rules(roles, known)})
     if further:
@@ -251,7 +247,11 @@ _DANGERS: Final = (
 
 
 async def check_rights(reader: Reader) -> list[Finding]:
-    """Nobody but us and the cluster's own components has rights that lead to others' GPUs."""
+    """Nobody but us and the cluster's own components has rights that lead to others' GPUs.
+
+    Policies refuse most of it for every account. So it is a warning: a second lock that is open. Groups of everybody
+    fail.
+    """
     roles = {
         (kind, _meta(role, "namespace"), _meta(role, "name")): role.get("rules") or []
         for kind, plural in (("ClusterRole", "clusterroles"), ("Role", "roles"))

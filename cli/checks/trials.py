@@ -1,10 +1,4 @@
-"""Trials of what is in force: things are created that must be changed or refused, and the server keeps none of them.
-
-All with ``dryRun=All``: webhooks and policies are asked as ever, nothing is stored. So it shows that they answer, which
-no look at their registration can.
-
-What namespaces let their tenants do with a machine: nothing of ours holds against a privileged pod.
-"""
+"""Checks by trial, of what must be changed or refused, and of what namespaces let their tenants do with a machine."""
 
 from __future__ import annotations
 
@@ -25,7 +19,10 @@ _SYSTEM: Final = frozenset({names.SYSTEM_NAMESPACE, names.SCALE_ADJUST_NAMESPACE
 
 
 async def check_namespaces(reader: Reader) -> list[Finding]:
-    """Tenants' namespaces enforce Pod Security, and guard devices."""
+    """Tenants' namespaces enforce Pod Security, and guard devices.
+
+    Nothing of ours holds against a privileged pod.
+    """
     spaces = await reader.items("/api/v1/namespaces")
     return [_of_reservations(spaces), _of_pod_security(spaces), *_of_guards(spaces)]
 
@@ -174,6 +171,9 @@ async def check_trials(reader: Reader) -> list[Finding]:
 
     A single trial for which who asks lacks the right is left out, and told: the account of ``helm test`` makes no
     reservation pods.
+
+    All trials are creations with ``dryRun=All``: webhooks and policies are asked as ever, nothing is stored. So they
+    show that these answer, which no look at their registration can.
     """
     path = PODS.path(_NAMESPACE)
     handed = await reader.tried(path, _manifest(PODS, _share()))

@@ -1,15 +1,4 @@
-"""Take GPUs for this process: wait for them in turn, and write it into their books, all or none.
-
-Identify processes, so that an entry of a book ends with its process: no daemon has to watch it.
-
-A key is PID, start time and PID namespace, the attempt of an entry is the boot: neither a PID that is used again nor a
-reboot makes a process of today out of an entry of yesterday.
-
-The folder with the books of a machine's GPUs: one file a GPU, written by rename while ``queue`` is locked.
-
-Everybody who may write there may take part, so files of others are read with care: no links, no pipes, and no more
-bytes than a book may have.
-"""
+"""Take GPUs for this process: wait for them in turn, and write it into their books, all or none."""
 
 from __future__ import annotations
 
@@ -37,7 +26,12 @@ _STATE, _START = 0, 19
 
 
 class Processes:
-    """The processes of this machine, as /proc shows them. ``boot`` is the kernel's name of this boot."""
+    """The processes of this machine, as /proc shows them. ``boot`` is the kernel's name of this boot.
+
+    So an entry of a book ends with its process, and no daemon has to watch it. A key is PID, start time and PID
+    namespace, the attempt of an entry is the boot: neither a PID that is used again nor a reboot makes a process of
+    today out of an entry of yesterday.
+    """
 
     def __init__(self) -> None:
         self.boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
@@ -85,7 +79,11 @@ _MODE: Final = 0o644
 
 
 class Folder:
-    """Books by UUID, and a file for each command, which is locked for as long as one of its processes has it open."""
+    """Books by UUID, one file a GPU, and a file for each command, which one of its processes has open and locked.
+
+    A book is written by rename while ``queue`` is locked. Everybody who may write there may take part, so files of
+    others are read with care: no links, no pipes, and no more bytes than a book may have.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path

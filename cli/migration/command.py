@@ -1,8 +1,6 @@
-"""The process of ``moorage admin check-kai``.
+"""The process of ``moorage admin check-kai``: read what a migration is judged by, and print its rows.
 
-Reading what a migration is judged by. What can't be read is reported, and the rest is read.
-
-Rows as lines for people, as ``moorage admin check`` has them, and as JSON or YAML for programs.
+Lines for people are as those of ``moorage admin check``; programs get JSON or YAML.
 """
 
 from __future__ import annotations
@@ -48,7 +46,7 @@ DEPLOYMENTS: Final = f"/apis/apps/v1/namespaces/{names.SYSTEM_NAMESPACE}/deploym
 
 
 class Survey:
-    """Reads everything once."""
+    """Reads everything once. What can't be read is reported, and the rest is read."""
 
     def __init__(self, reader: Reader, api: Api) -> None:
         self._reader = reader

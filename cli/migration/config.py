@@ -1,12 +1,7 @@
 """Rows about KAI's Config and shards: what was set to something else than its default, and what becomes of it.
 
-KAI's values in the form that settings of Moorage have.
-
-A value that can't be converted is returned unchanged; the setting's own parser then refuses it by name.
-
-KAI's options (Config and SchedulingShard, kai-contract 2.5 and 2.6) and what becomes of each: a table.
-
-A path that is missing here is reported as an option without counterpart: newer versions of KAI have further ones.
+A table has each option (kai-contract 2.5 and 2.6). A path that is missing there is reported as an option without
+counterpart: newer versions of KAI have further ones.
 """
 
 from __future__ import annotations
@@ -29,6 +24,8 @@ from runtime.settings.kinds import Kind, span
 from runtime.settings.scheduler import SchedulerOptions
 from wire import names
 
+#: KAI's values are converted into the form that settings of Moorage have. One that can't be converted is returned
+#: unchanged; the setting's own parser then refuses it by name.
 _UNITS_S: Final = {
     "ns": Fraction(1, 10**9),
     "us": Fraction(1, 10**6),

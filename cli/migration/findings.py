@@ -1,16 +1,4 @@
-"""All rows about a cluster, in the order in which an administrator goes on. Pure.
-
-Rows about Queues and PodGroups: what of them Moorage reads differently, or not at all.
-
-Rows about pods that are not bound yet, orders of KAI's, and pods that could not be placed a second time.
-
-Rows about running shares: what the binder adopts when it starts, and what it can't.
-
-Judged by the binder's own reading of pods and reservations (gpu/reservation.py, sharing/rebuilding.py), so that
-the two agree.
-
-Rows about what of KAI still runs, and about what would go with its release.
-"""
+"""All rows about a cluster, in the order in which an administrator goes on. Pure."""
 
 from __future__ import annotations
 
@@ -150,7 +138,11 @@ class _Shares(msgspec.Struct, frozen=True):
 
 
 def share_rows(found: Found) -> Iterator[Row]:
-    """All running shares and all reservations."""
+    """All running shares and all reservations: what the binder adopts when it starts, and what it can't.
+
+    Judged by the binder's own reading of pods and reservations (gpu/reservation.py, sharing/rebuilding.py), so that the
+    two agree.
+    """
     bound: dict[str, list[PodView]] = {}
     held: dict[str, list[Reservation]] = {}
     for pod in found.pods:
@@ -283,7 +275,7 @@ def is_lenient(configuration: Raw) -> bool:
 
 
 def running_rows(found: Found) -> Iterator[Row]:
-    """What has to be stopped, in the order in which to do it."""
+    """What has to be stopped, in the order in which to do it, and what would go with the release of KAI."""
     for deployment in sorted(found.deployments, key=lambda each: each["metadata"]["name"] != "kai-operator"):
         replicas = (deployment.get("spec") or {}).get("replicas", 1)
         name = deployment["metadata"]["name"]

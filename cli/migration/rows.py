@@ -1,7 +1,4 @@
-"""What ``moorage admin check-kai`` finds, as data; the words for it stand here and nowhere else.
-
-What a migration is judged by, as it was read.
-"""
+"""What a migration is judged by and what ``moorage admin check-kai`` finds, as data; its words are nowhere else."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """What changes of a cluster change: pods, what keeps pods waiting, and queues, without them and with them.
 
-Changes of a cluster as people write them for ``explain --what-if``, carried out as an administrator would.
-
-A cluster from a snapshot, after its scheduler has decided until nothing changes: where pods are, and who waits.
+Both sides are the same snapshot, each after its schedulers have decided until nothing changes. Changes are those of
+``explain --what-if``, carried out as an administrator would.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Options of ``moorage simulate --from-snapshot`` and ``--from-cluster``. Only argparse is imported here.
+"""Options of ``moorage simulate`` for ``--trace``, ``--workload``, and ``--from-snapshot`` or ``--from-cluster``.
 
-Options of ``moorage simulate --trace``. Only argparse is imported here.
-
-Options of ``moorage simulate --workload``. Only argparse is imported here.
+Only argparse is imported here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What ``moorage simulate`` does with a cluster or a snapshot of one: read, decide twice, compare, print.
-
-What changes of a cluster change, as tables for people.
-"""
+"""What ``moorage simulate`` does with a cluster or a snapshot of one: read, decide twice, compare, print tables."""
 
 from __future__ import annotations
 

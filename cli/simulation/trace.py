@@ -1,7 +1,4 @@
-"""``moorage simulate --trace``: how many GPUs are in use when the pods of a trace come.
-
-GPUs in use by load as SVG: a line for each strategy, readable on light and on dark pages.
-"""
+"""``moorage simulate --trace``: how many GPUs are in use when the pods of a trace come, as a table and as a picture."""
 
 from __future__ import annotations
 
@@ -42,7 +39,10 @@ _MOST_TICKS: Final = 10
 
 
 def drawn_loads(curves: Mapping[str, Sequence[tuple[int, float]]]) -> str:
-    """Return the picture. ``curves``: load and GPUs in use, both in percent, by the name of a strategy."""
+    """Return an SVG with a line for each strategy, readable on light and on dark pages.
+
+    ``curves``: load and GPUs in use, both in percent, by the name of a strategy.
+    """
     shown = {name: [at for at in curve if at[0] >= _FROM_PERCENT] or list(curve) for name, curve in curves.items()}
     points = [at for curve in shown.values() for at in curve] or [(0, 0.0), (100, 100.0)]
     frame = _Frame(points)

@@ -1,7 +1,4 @@
-"""``moorage simulate --workload``: what preemption gives and costs over days of jobs.
-
-Three pictures in one SVG, for light and dark pages: GPU time lost, fairness over time, waiting times by queue.
-"""
+"""``moorage simulate --workload``: what preemption gives and costs over days of jobs, as tables and as a picture."""
 
 from __future__ import annotations
 
@@ -45,7 +42,10 @@ _Curves = dict[int, list[float]]
 
 
 def drawn_week(runs: Sequence[Week]) -> str:
-    """Return the picture. The runs have the same queues and hours."""
+    """Return three pictures in one SVG, for light and dark pages. The runs have the same queues and hours.
+
+    They are GPU time lost, fairness over time, and waiting times by queue.
+    """
     lines: list[str] = []
     top = 48
     top = _lost(lines, runs, top)

@@ -4,18 +4,9 @@ Each name becomes ``n`` and its number in the order of all names. A hash could b
 number can't. The order of names stays, so decisions, which break ties by names, are the same. The same name has the
 same number everywhere in a file, and another one in the next file.
 
-Every text of every field is replaced, but for what is known to say nothing of whose cluster it is.
-
-Texts that say nothing of whose cluster it is: what an anonymised snapshot keeps. All else is replaced.
-
-Words of the API, of Kubernetes, NVIDIA, KAI and Moorage, and of the dialects that are read; numbers, amounts, times,
-UIDs, versions; profiles of MIG slices; and known models of GPUs where a text says which GPUs. A text is looked at part
-by part, so a key in a known domain keeps the domain, and JSON its form. The same part has the same name everywhere.
-
-Other names in expressions of selectors (CEL): in texts, and in names of attributes and variables.
-
-Words of the language and names of attributes that drivers share stay (``driverVersion``). Texts are looked at part by
-part as all texts are. A selector that looks for a part of a name does not find it any more. Comments are left out.
+Every text of every field is replaced, but for what is known to say nothing of whose cluster it is: words of the API, of
+Kubernetes, NVIDIA, KAI and Moorage, and of the dialects that are read; numbers, amounts, times, UIDs, versions;
+profiles of MIG slices; and known models of GPUs where a text says which GPUs.
 """
 
 from __future__ import annotations
@@ -145,7 +136,11 @@ _APART: Final = re.compile(r"(/|__)")
 
 
 def renamed_text(written: str, rename: Rename, *, of_gpus: bool = False) -> str:
-    """Replace all names in a text that are not harmless. ``of_gpus``: it says which GPUs, so their models stay."""
+    """Replace all names in a text that are not harmless. ``of_gpus``: it says which GPUs, so their models stay.
+
+    It is looked at part by part, so a key in a known domain keeps the domain, and JSON its form. The same part has the
+    same name everywhere.
+    """
     if is_harmless(written) or (of_gpus and _is_model(written)):
         return written
     return _TOKEN.sub(
@@ -265,7 +260,11 @@ _OF_CEL: Final = frozenset({
 
 
 def expression(text: str, rename: Rename) -> str:
-    """A selector with other names."""
+    """A selector (CEL) with other names in its texts, and in names of attributes and variables.
+
+    Words of the language and names of attributes that drivers share stay (``driverVersion``). A selector that looks for
+    a part of a name does not find it any more. Comments are left out.
+    """
 
     def token(found: re.Match[str]) -> str:
         if (name := found["name"]) is not None:

@@ -1,7 +1,4 @@
-"""What ``moorage snapshot`` does when it is called: read, leave out, rename, print.
-
-Reads a cluster for a snapshot, with the rights of the user.
-"""
+"""What ``moorage snapshot`` does when it is called: read with the rights of the user, leave out, rename, print."""
 
 from __future__ import annotations
 

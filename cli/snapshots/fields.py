@@ -1,14 +1,8 @@
 """What a snapshot keeps of each object: the fields that decisions read, named one by one.
 
-Commands, arguments, environment, Secrets, messages and all other annotations are not among them, so a field that
-Kubernetes adds tomorrow is left out as well. Labels are kept: selectors read them. Held by
+Commands, arguments, environment, Secrets, messages and annotations that no decision reads are not among them, so a
+field that Kubernetes adds tomorrow is left out as well. Labels are kept: selectors read them. Held by
 ``test_leaving_out.py``: what the scheduler reads of an object is what it reads of the rest.
-
-Annotations that decisions read, by the kind of their objects. A snapshot keeps these and no others.
-
-What a snapshot keeps of ResourceClaims, ResourceSlices and DeviceClasses: all but parameters of drivers.
-
-No decision reads these parameters, and a driver may take anything in them.
 """
 
 from __future__ import annotations
@@ -142,6 +136,8 @@ def _class(device_class: DeviceClass) -> DeviceClass:
     return DeviceClass(metadata=device_class.metadata, spec=_replace(device_class.spec, config=None))
 
 
+#: What is kept of these is all but parameters of drivers. No decision reads the parameters, and a driver may take
+#: anything in them.
 KEEP: Final[Mapping[type, Callable[[Any], Any]]] = {ResourceClaim: _claim, ResourceSlice: _slice, DeviceClass: _class}
 
 
