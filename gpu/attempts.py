@@ -1,13 +1,4 @@
-"""How attempts to bind a pod end: the causes, and what is kept of those that were withdrawn.
-
-What ended an attempt to bind a pod: the vocabulary that the binder writes and the scheduler reads.
-
-The value is written to the annotation ``moorage.dev/fenced-because`` as "Cause: detail".
-
-The attempts of a pod that were withdrawn, as its annotations tell.
-
-A later fence must not hide an earlier one: a process that was slow would go on with an attempt that was withdrawn.
-"""
+"""How attempts to bind a pod end: causes, which the binder writes and the scheduler reads, and the fences of a pod."""
 
 from __future__ import annotations
 
@@ -19,7 +10,10 @@ from wire import names
 
 
 class Cause(enum.Enum):
-    """What ended an attempt. The value is the stable name that is written on the wire."""
+    """What ended an attempt. The value is the stable name that is written on the wire.
+
+    It is written to the annotation ``moorage.dev/fenced-because`` as "Cause: detail".
+    """
 
     #: The book has no room (the prediction was late), or another attempt of the pod is in it.
     DEVICE_TAKEN = "DeviceTaken"
@@ -94,7 +88,10 @@ def fences(annotations: Mapping[str, str] | None) -> tuple[str, ...]:
 
 
 def fencing(annotations: Mapping[str, str] | None, attempt: str) -> dict[str, str]:
-    """Return the annotations that fence ``attempt`` and keep the earlier fences."""
+    """Return the annotations that fence ``attempt`` and keep the earlier fences.
+
+    A later fence must not hide an earlier one: a slow process would go on with an attempt that was withdrawn.
+    """
     before = [one for one in fences(annotations) if one != attempt][:_MOST_BEFORE]
     kept = {names.FENCED_BEFORE: " ".join(before)} if before else {}
     return {names.FENCED: attempt, **kept}

@@ -1,15 +1,8 @@
-"""Our part of a BindRequest: what the scheduler hands to the binder, and which of them are orders of ours.
+"""Our part of a BindRequest: what the scheduler hands to the binder, and which BindRequests are orders of ours.
 
-What the scheduler hands to the binder beside KAI's BindRequest fields, exactly.
-
-KAI's spec holds the portion as "0.50" and no pod UID. The exact charges, the resourceVersion at which the pod was
-read and the gang's plan are in one annotation of the BindRequest. The pod is named by ``ownerReferences[0].uid``,
-the attempt is the BindRequest's own UID (docs/design/protocol.md, Objects).
-
-Which BindRequests are orders of ours, and what they order.
-
-One rule for both sides: what the scheduler counts as under way is what the binder carries out. One that only the
-scheduler counted would keep its pod waiting for ever.
+KAI's spec holds the portion as "0.50" and no pod UID. The exact charges, the resourceVersion at which the pod was read
+and the gang's plan are in one annotation. The pod is named by ``ownerReferences[0].uid``, the attempt is the
+BindRequest's own UID (docs/design/protocol.md, Objects).
 """
 
 from __future__ import annotations
@@ -139,7 +132,8 @@ class Foreign(msgspec.Struct, frozen=True, gc=False):
 def read(request: BindRequest) -> Order | Foreign:
     """Read a BindRequest; what is not complete and consistent is Foreign and is left alone.
 
-    So is one that is being deleted: finalizers may keep it for as long as anybody likes.
+    So is one that is being deleted: finalizers may keep it for as long as anybody likes. Scheduler and binder both read
+    it so: an order that only the scheduler counted would keep its pod waiting for ever.
     """
     if request.metadata.deletion_timestamp is not None:
         return Foreign("it is being deleted")

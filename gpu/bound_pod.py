@@ -1,21 +1,7 @@
 """What is written on a pod when it is bound, with a claim or without one, and whether there is room for it.
 
-All that a Binding writes into its pod: what KAI's tools read, our grant, and what apps of the pod's dialect read.
-
-The scheduler's direct commits and the binder post the same, so it is made here, of values that both of them have.
-Variables of containers are known only now, when the spec is fixed: they are written as annotations, which the env that
-admission put into the containers reads (``env.moorage.dev/c0.NAME``).
-
-The part of a device that a ResourceClaim gives a pod: what is written on the pod, and its reading back.
-
-It is written in the same write as the claim in the status of the pod (KEP-5004), which maps the extended resource of
-shares to it. It counts only beside such a status, so what is left of a claim that was given back says nothing.
-
-Whether a pod's annotations leave room for what is written beside them when the pod is bound.
-
-The API server takes 256 KiB of annotations, but a Binding's it merges into the pod without looking: past the limit the
-pod would be bound and every later write refused, the kubelet's first. So a pod without room is refused at the door, and
-waits with a reason where it came in without being seen.
+The scheduler's direct commits and the binder post the same, so it is made here, of values that both of them have. It is
+what KAI's tools read, our grant, and what apps of the pod's dialect read.
 """
 
 from __future__ import annotations
@@ -91,6 +77,9 @@ def env_names(translation: Translation) -> dict[str, tuple[str, ...]]:
     """Variables that a Binding may say, by container key: of whichever alternative will be taken, sorted.
 
     Found by writing to devices that stand in for those to come: which variables there are hangs on what is asked alone.
+
+    Their values are known only at the Binding, when the spec is fixed. So they are written as annotations, which the
+    env that admission put into the containers reads (``env.moorage.dev/c0.NAME``).
     """
     found: dict[str, set[str]] = {}
     if translation.driver_caps:
@@ -121,6 +110,9 @@ class ClaimedShare(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_d
     """A part of one device. ``nano``: what queues count. ``mem_mib``: the memory of the device, in MiB.
 
     ``uuid``: as the driver publishes it, "" if it does not.
+
+    It is written in the same write as the claim in the status of the pod (KEP-5004), which maps the extended resource
+    of shares to it. It counts only beside such a status, so what is left of a claim that was given back says nothing.
     """
 
     driver: str
@@ -188,6 +180,9 @@ def claimed_metadata(share: ClaimedShare, taken: Translation, *, node: str, at_n
 
 
 #: Bytes of all keys and values (TotalAnnotationSizeLimitB of k8s.io/apimachinery).
+#: What the API server takes of a pod's annotations. A Binding's it merges without looking: past the limit the pod would
+#: be bound and every later write refused, the kubelet's first. So admission refuses a pod without room, and one that
+#: came in unseen waits with a reason.
 LARGEST: Final = 256 * 1024
 #: For a container: the CDI names of what it is given beside its GPUs (gpu/limits.py), each with a UID and a comma.
 _PER_CONTAINER_BESIDE: Final = sum(len(prefix) + 37 for prefix in PREFIXES)

@@ -1,17 +1,4 @@
-"""Which devices will do for a request, and how the containers of a bound pod get theirs: amounts, names, ConfigMaps.
-
-A request may name its device, by its index or by UUIDs of the pod (rows C11, H12, V8): the scheduler looks for such a
-device, and the binder compares the one that it was given.
-
-Devices are named to the container runtime by their UUIDs, or as CDI names them (docs/cdi.md). Where NVIDIA's operator
-has CDI on, the runtime looks a bare UUID up among its default kind of devices, which need not have it; elsewhere it
-takes a CDI name for the UUID of no device. Either way a container with the wrong form does not start, and sees nothing.
-
-KAI hands devices to a container through two ConfigMaps (kai-contract 1.3, 1.5). The *capabilities* map holds the values
-that the container's env reads, the *direct env* map is normally empty. Both names are made of a prefix that admission
-wrote into the pod's annotation ``runai/shared-gpu-configmap`` and of the container's place; admission refers to them,
-the binder creates them.
-"""
+"""Which devices will do for a request, and how the containers of a bound pod get theirs: amounts, names, ConfigMaps."""
 
 from __future__ import annotations
 
@@ -37,7 +24,11 @@ class Identity(msgspec.Struct, frozen=True, gc=False, order=True):
 
 
 class Pin(msgspec.Struct, frozen=True, gc=False):
-    """Devices that will do: of this index (-1: any), one of ``uuids`` (none said: any), none of ``not_uuids``."""
+    """Devices that will do: of this index (-1: any), one of ``uuids`` (none said: any), none of ``not_uuids``.
+
+    A request names them by an index or by UUIDs of the pod (rows C11, H12, V8): the scheduler looks for such a device,
+    and the binder compares the one that it was given.
+    """
 
     index: int = -1
     uuids: tuple[str, ...] = ()
@@ -104,7 +95,12 @@ _VERSION: Final = re.compile(rf"v{_NUMBER}(?:\.{_NUMBER}(?:\.{_NUMBER}(-[0-9A-Za
 
 
 class Cdi(enum.Enum):
-    """Whether devices are named as CDI does (KAI's ``cdiEnabled``)."""
+    """Whether devices are named as CDI does (KAI's ``cdiEnabled``).
+
+    Else containers get UUIDs (docs/cdi.md). Where NVIDIA's operator has CDI on, the runtime looks a bare UUID up among
+    its default kind of devices, which need not have it; elsewhere it takes a CDI name for the UUID of no device. Either
+    way a container with the wrong form does not start, and sees nothing.
+    """
 
     #: As the ClusterPolicy says; without one they are not.
     AUTO = "auto"
@@ -161,12 +157,20 @@ def container_suffix(container: ContainerRef) -> str:
 
 
 def capabilities_name(prefix: str, container: ContainerRef) -> str:
-    """Name of the ConfigMap that the container's env entries read."""
+    """Name of the ConfigMap that the container's env entries read.
+
+    KAI hands devices to a container through two ConfigMaps (kai-contract 1.3, 1.5), which the binder creates. Their
+    names are a prefix, which admission wrote into the annotation ``runai/shared-gpu-configmap``, and the container's
+    place.
+    """
     return f"{prefix}-{container_suffix(container)}"
 
 
 def direct_env_name(capabilities: str) -> str:
-    """Name of the ConfigMap that the container takes whole into its environment."""
+    """Name of the ConfigMap that the container takes whole into its environment.
+
+    It is normally empty.
+    """
     return f"{capabilities}-evar"
 
 

@@ -1,16 +1,6 @@
-"""What a pod asks of the vendor's device plugin, and a dialect's asks beside that.
+"""What a pod asks of the vendor's device plugin, and the asks of a dialect beside that.
 
-No dialect owns these; every one of them finds them beside its own words.
-
-A dialect's asks put beside what the vendor's device plugin is asked for, and what admission has to change for it.
-
-Two rules of docs/design/dialects.md hold for every dialect whose resources are its own:
-
-- whole devices alone are asked of the vendor's plugin in its own words, so ``nvidia.com/gpu`` is set to their number;
-- beside a share they are shares of a whole device, since one ledger has to hold both.
-
-A count of ``nvidia.com/gpu`` that says something else is refused, unless the dialect owns it. Equal counts pass, so a
-pod that was through admission once reads the same again.
+The vendor's resources are no dialect's: every one of them finds them beside its own words.
 """
 
 from __future__ import annotations
@@ -170,6 +160,15 @@ def assembled(
 
     ``key`` names them to people. In ``owned`` containers the dialect has read the count of whole GPUs itself;
     ``replaced`` are resources of which it makes something else.
+
+    Two rules of docs/design/dialects.md hold for every dialect whose resources are its own:
+
+    - whole devices alone are asked of the vendor's plugin in its own words, so ``nvidia.com/gpu`` is set to their
+      number;
+    - beside a share they are shares of a whole device, since one ledger has to hold both.
+
+    A count of ``nvidia.com/gpu`` that says something else is refused, unless the dialect owns it. Equal counts pass, so
+    a pod that was through admission once reads the same again.
     """
     asks = _of_one_kind(asks)
     owned = frozenset(owned)

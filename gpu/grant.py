@@ -1,17 +1,6 @@
 """What a bound pod holds: the exact record of its Binding, what it counts for in its queue, and until when.
 
-What a bound pod counts for in its queue, as it was when the pod was placed (docs/design/queues.md).
-
-The Binding writes it in one annotation (``moorage.dev/charged``), which an admission policy guards from then on. Labels
-of the pod and its PodGroup are a tenant's to change: they change what is placed later, and nothing that runs.
-
-Whether a pod holds nothing any more, by its status: judged alike wherever its share is counted.
-
-What a bound pod was given: the exact record that its Binding writes, and its reading back.
-
-One annotation holds it all (``moorage.dev/grant``), written in the one Binding together with node, group labels and
-the values that the container's env reads. So no part of it can be there without the rest (invariants.md, R2). It is
-guarded by an admission policy after placement, and the ledger, the collector and a rebuilt book all read it.
+An admission policy guards both annotations after placement.
 """
 
 from __future__ import annotations
@@ -46,6 +35,10 @@ class Charged(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     ``pool`` None: the cluster was not divided, so labels say of which one the pod is if it is divided later.
     ``priority``: of its PodGroup's class; None: its own, which the API server lets nobody change. ``minimum``: pods
     that its gang needed then, ``part``: of them those of its subgroup; 0: it was placed in no gang.
+
+    The Binding writes it, as it was when the pod was placed, in one annotation (``moorage.dev/charged``;
+    docs/design/queues.md). Labels of the pod and its PodGroup are a tenant's to change: they change what is placed
+    later, and nothing that runs.
     """
 
     queue: str
@@ -141,7 +134,12 @@ class DeviceGrant(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_de
 
 
 class Grant(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """All devices of one pod in the order of its asks, and the attempt that bound it."""
+    """All devices of one pod in the order of its asks, and the attempt that bound it.
+
+    One annotation holds it all (``moorage.dev/grant``), written in the one Binding together with node, group labels and
+    the values that the container's env reads. So no part of it can be there without the rest (invariants.md, R2). The
+    ledger, the collector and a rebuilt book all read it.
+    """
 
     attempt: str
     devices: tuple[DeviceGrant, ...]

@@ -1,37 +1,9 @@
 """What holds a pod to its share on a node: the node's words, caps of memory, and limits put into containers.
 
-What a node can hold a pod to, in words of its administrator, and what a pod wishes of it (docs/enforcement.md).
-
-Sharing alone enforces nothing: tenants of a device take turns, and each takes as much of its memory as it likes.
-What else a node can do (MPS, a library that is preloaded) nobody but its administrator knows. How well a cap holds is
-a strength behind the word, as in ``memory-cap/hard``: no program can pass a hard cap.
-
-How much of a device's memory each tenant may use, as the device's book says it to who ends over-use on the node.
-
-A part of a device stays a part here, since a pod may join before anybody knows its card; memory stays memory. The cap
-is what the pod may use on the device in all: its containers there are not told apart.
-
-Hard memory caps by NVIDIA's driver: two variables of a container, which a hook of NVIDIA's runtime reads.
-
-The container toolkit's hook ``apply-cuda-memory-limits`` (1.20.1 and later) reads both from the container's
-specification, in whole MiB, and sets them as the limits of its control group on each of its devices. It refuses a
-container whose value is empty or no number, and takes LIMIT alone for both limits. So both are written, the request as
-0: a soft limit stays counted on parent groups when a container dies.
-
-Only what one number can say is capped this way: whole-device containers have no cap, slices of MIG no hook, and devices
-on which one container has unequal caps would all get the same. Each alternative has to have the same capped containers,
-since a variable that no annotation fills is empty. Other pods keep their wish as bookkeeping.
-
-Limits that the agent of a node puts into containers: which pods are given them, by the words of their node.
-
-Pods with shares ask kubelet for no device, so no device plug-in can add anything to their containers. A Binding names a
-CDI device of the pod beside its GPUs, and the agent's CDI file has its mounts and variables. The
-runtime refuses a container whose device is not in the file. So the device is named only where the administrator says,
-by a word such as ``memory-cap=hami-core``, that the agent serves it, and only for pods whose books have a limit for it.
-
-What the containers of a pod with shares are given beside its GPUs: CDI devices of the pod's own, and no GPUs.
-
-Each is named by a prefix and the UID of the pod. The CDI files of the agent on the node define them.
+Sharing alone enforces nothing: tenants of a device take turns, and each takes as much of its memory as it likes. What
+else a node can do (MPS, a library that is preloaded) nobody but its administrator knows, who says it in words on the
+node (docs/enforcement.md). How well a cap holds is a strength behind the word, as in ``memory-cap/hard``: no program
+can pass a hard cap.
 """
 
 from __future__ import annotations
@@ -178,7 +150,12 @@ NO_CAP = Cap()
 
 
 def caps(taken: Translation | None, which: MemoryCaps) -> tuple[Cap, ...]:
-    """Return the cap on each device of ``taken.request.shared``; empty where none is written."""
+    """Return the cap on each device of ``taken.request.shared``; empty where none is written.
+
+    The device's book has it for the program that ends over-use on the node. A part of a device stays a part here, since
+    a pod may join before anybody knows its card; memory stays memory. The cap is what the pod may use on the device in
+    all: its containers there are not told apart.
+    """
     if taken is None or which is MemoryCaps.NONE or not (taken.wishes.memory_cap or which is MemoryCaps.ALL):
         return ()
     return tuple(
@@ -188,6 +165,10 @@ def caps(taken: Translation | None, which: MemoryCaps) -> tuple[Cap, ...]:
 
 
 #: In the order in which a container has them.
+#: The container toolkit's hook ``apply-cuda-memory-limits`` (1.20.1 and later) reads both from the container's
+#: specification, in whole MiB, and sets them as the limits of its control group on each of its devices. It refuses a
+#: container whose value is empty or no number, and takes LIMIT alone for both limits. So both are written, the request
+#: as 0: a soft limit stays counted on parent groups when a container dies.
 VARIABLES: Final = (names.ENV_MEMORY_LIMIT, names.ENV_MEMORY_REQUEST)
 
 _NO_SOFT_LIMIT: Final = "0"
@@ -199,7 +180,12 @@ def decided(translation: Translation, *, is_on: bool) -> Translation:
 
 
 def capped(translation: Translation) -> tuple[str, ...]:
-    """Keys of the containers that can be capped, whichever alternative is taken; empty unless that holds for all."""
+    """Keys of the containers that can be capped, whichever alternative is taken; empty unless that holds for all.
+
+    Only what one number can say is capped by the driver: whole-device containers have no cap, slices of MIG no hook,
+    and devices on which one container has unequal caps would all get the same. Each alternative has to have the same
+    capped containers, since a variable that no annotation fills is empty. Other pods keep their wish as bookkeeping.
+    """
     if not translation.wishes.memory_cap:
         return ()
     found = {_capped(request) for request in (translation.request, *translation.alternatives)}
@@ -301,6 +287,10 @@ def _mps(taken: Translation, caps: Sequence[Cap]) -> bool:
 
 
 #: Back ends of the agent -> which pods they serve. ``caps``: as books have them, empty for none.
+#: Pods with shares ask kubelet for no device, so no device plug-in can add anything to their containers. A Binding
+#: names a CDI device of the pod beside its GPUs, whose mounts and variables are in the agent's CDI file. The runtime
+#: refuses a container whose device is not in the file. So the device is named only where the node's words say that the
+#: agent serves it, as ``memory-cap=hami-core``, and only for pods whose books have a limit for it.
 BACK_ENDS: Final[Mapping[str, Callable[[Translation, Sequence[Cap]], bool]]] = {HAMI_CORE: _hami_core, MPS: _mps}
 
 
@@ -352,10 +342,11 @@ PREFIXES: Final = (names.VIEW_DEVICE_PREFIX, names.LIMITS_DEVICE_PREFIX)
 def devices(
     pod_uid: str, taken: Translation, *, enforces: Collection[str], shows_tenants: bool, memory_caps: MemoryCaps
 ) -> tuple[str, ...]:
-    """Return CDI names for a pod that is bound to a node.
+    """Return the CDI names of what a pod that is bound to a node is given beside its GPUs.
 
-    ``enforces``: what the node says that it holds pods to. ``shows_tenants``: its agent shows
-    tenants their own shares. ``memory_caps``: whose memory caps are written into books.
+    Each is a prefix and the pod's UID; the CDI files of the node's agent define them. ``enforces``: what the node says
+    that it holds pods to. ``shows_tenants``: its agent shows tenants their own shares. ``memory_caps``: whose memory
+    caps are written into books.
     """
     has_limits = are_given(taken, caps(taken, memory_caps), enforces)
     given = {names.VIEW_DEVICE_PREFIX: shows_tenants, names.LIMITS_DEVICE_PREFIX: has_limits}

@@ -1,16 +1,4 @@
-"""MIG slices of a card: where missing ones can be cut, and how far that is.
-
-Where missing MIG slices can be cut on a card beside those that are in use.
-
-A card has a row of memory slices, and its driver says at which places of the row a slice of each profile may lie. A
-slice that nobody uses may be destroyed for others. The search is exhaustive: a card has eight memory slices.
-
-Source: NVIDIA Multi-Instance GPU User Guide, "Partitioning"; NVML's GpuInstancePossiblePlacements.
-
-MIG slices that are being made of a GPU, or could not be, as a GpuNode shows it (docs/mig.md). For what people read.
-
-What the agent and users write there is bounded: texts are cut.
-"""
+"""MIG slices of a card: where missing ones can be cut beside those in use, and how far that is."""
 
 from __future__ import annotations
 
@@ -78,6 +66,10 @@ def cut(slices: Sequence[Slice], profiles: Mapping[str, Profile], missing: Seque
     Of several ways the one that destroys the fewest slices, of these the one that loses the fewest memory slices, of
     these the one with the lowest places. Slices are never moved: one in use stays, one that is in the way is destroyed.
     None as well for a card whose slices or profiles can't be as they are said to be.
+
+    A card has a row of memory slices, and its driver says at which places of the row a slice of each profile may lie. A
+    slice that nobody uses may be destroyed for others. The search is exhaustive: a card has eight memory slices.
+    Source: NVIDIA Multi-Instance GPU User Guide, "Partitioning"; NVML's GpuInstancePossiblePlacements.
     """
     is_too_much = len(missing) > MOST_MEMORY_SLICES or any(profile not in profiles for profile in missing)
     if is_too_much or _is_odd(slices, profiles):
@@ -192,7 +184,10 @@ class GpuPartitioning(msgspec.Struct, frozen=True):
 
 
 def partitionings(report: GpuNode) -> tuple[GpuPartitioning, ...]:
-    """Return what is asked of a node's GPUs and has not come about, by index."""
+    """Return what is asked of a node's GPUs and has not come about, by index. For what people read (docs/mig.md).
+
+    What the agent and users write on a GpuNode is bounded: texts are cut.
+    """
     cards = {card.uuid: card for card in (report.status.cards or ())[:MOST_CARDS]}
     found = (_partitioned(asked, cards.get(asked.uuid)) for asked in (report.spec.mig or ())[:MOST_CARDS])
     return tuple(sorted((one for one in found if one is not None), key=lambda one: (one.index, one.uuid)))

@@ -1,18 +1,7 @@
 """What a node says of its GPUs: names of the device plugin's resources, their memory, and whether each counts once.
 
-Names are those by which NVIDIA's device plugin hands devices out (docs/design/slices.md): ``nvidia.com/gpu``, or a MIG
-profile's own resource. Such a name goes into the pods that we make and comes from objects that others wrote, so it is
-checked where it comes in.
-
-How much memory the cards of a node have is said by the node before any device of it is known. The scheduler places by
-it, and the binder charges tenants that KAI bound (they carry no grant). Both must come to the same, so it is read in
-one place. Memory that a driver needs for itself nobody gets: an administrator says it in an annotation of the node, and
-the binder copies it onto the reservation of each device that it opens, so that all who read either count the same
-memory, also when the node says something else later.
-
-Where a device plugin offers each of its GPUs several times, as NVIDIA's with replicas and HAMi's do, kubelet is no
-arbiter any more: two of its devices may be one card. A reservation would hold a part of a card that kubelet gives to
-others as well, pods of whole GPUs among them, and no book could tell. So nobody shares there.
+The scheduler places by it, and the binder charges tenants that KAI bound (they carry no grant). Both must come to the
+same, so it is read in one place, before any device of the node is known.
 """
 
 from __future__ import annotations
@@ -35,7 +24,12 @@ def is_readable(written: str) -> bool:
 
 
 def usable_mib(card_mib: int, written: str) -> int:
-    """What tenants can have of a card, at least 1 MiB; all of it without a reserve that can be read. 0 stays 0."""
+    """What tenants can have of a card, at least 1 MiB; all of it without a reserve that can be read. 0 stays 0.
+
+    Memory that a driver needs for itself nobody gets: an administrator says it in an annotation of the node. The binder
+    copies it onto the reservation of each device that it opens, so that all who read either count the same memory, also
+    when the node says something else later.
+    """
     found = _WRITTEN.fullmatch(written)
     if found is None or card_mib <= 0:
         return card_mib
@@ -54,7 +48,11 @@ _SINGLE: Final = re.compile(r".*-MIG-(?P<profile>[1-9]g\.[1-9][0-9]*gb([.+-][a-z
 
 
 def is_device_resource(name: str) -> bool:
-    """Whether the vendor's plugin hands out devices under this name."""
+    """Whether the vendor's plugin hands out devices under this name.
+
+    That is ``nvidia.com/gpu``, or a MIG profile's own resource. The name goes into the pods that we make and comes from
+    objects that others wrote, so it is checked where it comes in (docs/design/slices.md).
+    """
     return name == names.GPU_RESOURCE or re.fullmatch(MIG_RESOURCE, name, re.ASCII) is not None
 
 
@@ -112,6 +110,10 @@ def multiplied(labels: Mapping[str, str], annotations: Mapping[str, str], offere
 
     A number of cards decides, where one is known: labels of replicas stay behind where nobody renews them, and so does
     HAMi's annotation. Slices of MIG are not meant here.
+
+    Where a plugin offers each GPU several times, as NVIDIA's with replicas and HAMi's do, two of kubelet's devices may
+    be one card. A reservation would hold a part of a card that kubelet gives to others as well, pods of whole GPUs
+    among them, and no book could tell. So nobody shares there.
     """
     if not offered or labels.get(names.NODE_MIG_STRATEGY) == "single":
         return ""

@@ -1,15 +1,4 @@
-"""What tenants use of their shares, and how well their caps hold, as the agent of their node reports it.
-
-What tenants use of their shares, as the agent of their node reports it, and whether that is about now.
-
-A GpuNode is written when something changes, so its age says nothing. What does is whether the agent's pod is Ready:
-else its numbers are of the past, and are shown to nobody as current (docs/node-agent.md).
-
-What is said of a bound pod's memory caps, by what the agent of its node reports (docs/enforcement.md).
-
-A pure step: caps of the book, the report, and what else the pod wishes that its node lacks -> a condition. Nothing is
-said before the agent has seen anything.
-"""
+"""What tenants use of their shares, and how well their caps hold, as the agent of their node reports it."""
 
 from __future__ import annotations
 
@@ -120,7 +109,11 @@ def agents(pods: Iterable[Pod]) -> dict[str, Agent]:
 
 
 def node_use(report: GpuNode, known: Mapping[str, Agent] | None) -> NodeUse:
-    """Read the report of a node. ``known``: agents by node; None: they can't be read."""
+    """Read the report of a node. ``known``: agents by node; None: they can't be read.
+
+    A GpuNode is written when something changes, so its age says nothing. What does is whether the agent's pod is Ready:
+    else its numbers are of the past, and are shown to nobody as current (docs/node-agent.md).
+    """
     has_limits = bool(report.status.agent.back_ends)
     if known is None:
         state = State.UNSURE
@@ -220,6 +213,8 @@ def caps_condition(
 
     ``lacks``: what else the pod wishes and its node can't do, in words; "": nothing. ``needs_agent``: nothing but the
     agent of the node would cap it.
+
+    Pure (docs/enforcement.md). Nothing is said before the agent has seen anything.
     """
     if not caps:
         return None

@@ -3,13 +3,9 @@
 Written once, when a pod comes, and read by everything after that: so a setting that is changed later changes no pod
 that is there. It is documented for users in docs/reference/record.md and fixed from then on (S8).
 
-A new pod may bring one along, as a copied spec does or somebody who writes Moorage's own form: it is an ask like any
-other, and gives nothing that an ask doesn't.
-
-The asks of a record, written and read: all that they say is given, or the record is refused.
-
-A record may be a user's own, so a field that means nothing where it stands is a mistake and never dropped: it was meant
-as a limit, or as a choice of devices. The alternatives are for the containers that admission made ready for ``asks``.
+A new pod may bring one along, as a copied spec does or somebody who writes Moorage's own form. It gives nothing that
+another request doesn't. A field that means nothing where it stands is a mistake and never dropped: it was meant as a
+limit, or as a choice of devices.
 """
 
 from __future__ import annotations

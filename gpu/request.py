@@ -1,10 +1,8 @@
 """The normal form of a GPU request: which container wants what of how many devices.
 
 Every dialect translates into this form (gpu/dialects/), and everything downstream reads only this form. It is a tuple
-of container requests, each a tuple of asks, one ask a device: so several containers, unequal shares on several
-devices, caps and compute modes are new values here and not a new shape.
-
-How much of a resource a pod needs at once, as kubelet and kube-scheduler count it (KEP-753).
+of container requests, each a tuple of asks, one ask a device: so several containers, unequal shares on several devices,
+caps and compute modes are new values here and not a new shape.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from gpu.share import NANO_PER_DEVICE, nano_from_memory
 
 
 def effective(regular: Iterable[int], init: Iterable[tuple[int, bool]]) -> int:
-    """Return the most that is in use at one time.
+    """Return the most of a resource that a pod uses at one time, as kubelet and kube-scheduler count it (KEP-753).
 
     ``regular`` containers run together. ``init`` containers run one after the other, in their order, before them; each
     is given as (amount, whether it is a sidecar), and a sidecar goes on running beside all that starts after it.

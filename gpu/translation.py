@@ -1,12 +1,7 @@
-"""What a dialect makes of a pod: its request in the normal form, and what else was said (docs/design/dialects.md).
+"""What a dialect makes of a pod: its request in the normal form and what else was said, or why it is refused.
 
-Nothing here decides where a pod goes; a node that can't do what is wished is a matter of the scheduler and of the
-pod's conditions.
-
-Why a GPU request can't be translated: data for programs, and the words that the user sees.
-
-A refusal is an expected outcome, so it is returned. The text is the source system's own where it has one, because
-people search for it; what is allowed is added to it, because those texts often lack that.
+Nothing here decides where a pod goes; a node that can't do what is wished is a matter of the scheduler and of the pod's
+conditions (docs/design/dialects.md).
 """
 
 from __future__ import annotations
@@ -40,7 +35,11 @@ class Mistake(enum.Enum):
 
 
 class Refusal(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """One refused field. ``value`` is shortened if it was long; ``message`` is for the user."""
+    """One refused field: data for programs, and the words that the user sees. A refusal is expected, so it is returned.
+
+    ``value`` is shortened if it was long; ``message`` is the source system's own text where it has one, because people
+    search for it. What is allowed is added to it, because those texts often lack that.
+    """
 
     code: Mistake
     field: str

@@ -1,15 +1,7 @@
 """ClearML's dialect: CFGI in its three generations, MIG by CDMO, images with memory in the tag (rows C1-C14).
 
-Queue limits, and labels that count for them, are no requests for devices (C14).
-
-ClearML's requests beside the label: cards by index, counts of eighths, MIG slices as memory, image tags.
-
-ClearML's label, which names a share of one device or a number of devices (rows C1-C8, C10).
-
-The injector that reads it at the origin is closed; two choices are ours, where nothing is known:
-
-- the label is for the first regular container that names a GPU in any way, else for the first one;
-- its value is a plain decimal without sign or exponent, and compared exactly.
+A pod asks by the label, or without it by cards by index, counts of eighths, MIG slices as memory, or image tags. Queue
+limits, and labels that count for them, are no requests for devices (C14).
 """
 
 from __future__ import annotations
@@ -270,7 +262,13 @@ class _Share(msgspec.Struct, frozen=True, gc=False):
 
 
 def labelled(spec: PodSpec, text: str, settings: ClearmlSettings) -> Labelled | Refusal:
-    """Read the label, and the limits beside it."""
+    """Read ClearML's label (rows C1-C8, C10), and the limits beside it.
+
+    The injector that reads it at the origin is closed; two choices are ours, where nothing is known:
+
+    - the label is for the first regular container that names a GPU in any way, else for the first one;
+    - its value is a plain decimal without sign or exponent, and compared exactly.
+    """
     share = _share(text, settings)
     if isinstance(share, Refusal):
         return share

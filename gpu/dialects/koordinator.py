@@ -3,13 +3,6 @@
 The origin adds up what a pod's containers ask, judges the sum, and shows all devices to all containers. Here the sum is
 judged by the same rules, and a container gets what it asked itself: where the sum is of one device, all share that one;
 where it is of several, the containers' own numbers of devices have to make up that sum, or the pod is refused.
-
-Devices of other vendors that it knows beside these names are not served, and refused there.
-
-Koordinator's resources added up and judged: which may stand together, and over how many devices they go.
-
-Its rules are of the pod's sum, without zeros; its messages as well. Stricter in two places, where the origin divides
-and forgets the rest, or asks more than all of a device: compute has to divide by the devices, to at most 100 of each.
 """
 
 from __future__ import annotations
@@ -59,6 +52,7 @@ _RATIO: Final = names.KOORDINATOR_RATIO
 
 _NAMES: Final = (_GPU, _SHARED, _CORE, _MEMORY, _RATIO)
 #: All names that this dialect owns, the documents' spelling too.
+#: Devices of other vendors that Koordinator knows beside these are not served, and refused.
 OWN: Final = (_GPU, _SHARED, names.KOORDINATOR_SHARED_HYPHEN, _CORE, _MEMORY, _RATIO)
 
 _TOGETHER: Final = frozenset({
@@ -122,7 +116,10 @@ def said_by(spec: PodSpec) -> tuple[Said, ...] | Refusal:
 
 
 def summed(said: Sequence[Said]) -> Said:
-    """What the pod asks at one time (gpu/request.py), under the name of the first container."""
+    """What the pod asks at one time (gpu/request.py), under the name of the first container.
+
+    The origin's rules and messages are of this sum, without zeros.
+    """
     regular = ContainerKind.REGULAR
     total = {
         name: effective(
@@ -135,7 +132,11 @@ def summed(said: Sequence[Said]) -> Said:
 
 
 def divided(said: Said) -> Share | Refusal:
-    """Judge totals, and tell over how many devices they go: as many as are said, or hundreds of percent of memory."""
+    """Judge totals, and tell over how many devices they go: as many as are said, or hundreds of percent of memory.
+
+    Stricter than the origin in two places, where it divides and forgets the rest, or asks more than all of a device:
+    compute has to divide by the devices, to at most 100 of each.
+    """
     if frozenset(said.amounts) not in _TOGETHER:
         return _together(said, said.amounts, allowed=_ALLOWED)
     percent = said.amounts.get(_GPU, 0)

@@ -6,11 +6,6 @@ words. A request of memory is read as the older form says the same, by kai.py. O
 - memory is whole MiB, request and limit rounded up;
 - of several containers the first by name is named;
 - a mode where no container of that name has a share means nothing, and is noted.
-
-NvFractions' annotations, read: per container a request and a limit of memory, and a mode (kai-contract 1.15).
-
-``nvidia.com/container.<name>.gpu-memory.request`` and the like. What KAI's binder writes under the same prefix is no
-request and skipped here: a pod that KAI has bound carries it, and reads as it did before.
 """
 
 from __future__ import annotations
@@ -69,7 +64,11 @@ def is_asked(key: str) -> bool:
 
 
 def read_all(annotations: Annotations) -> dict[str, Asked] | Refusal:
-    """Read all of them, by the name of the container in order of names."""
+    """Read all of them, by the name of the container in order of names.
+
+    They are ``nvidia.com/container.<name>.gpu-memory.request`` and the like. What KAI's binder writes under the same
+    prefix is skipped: a pod that KAI has bound carries it, and reads as it did before.
+    """
     found: dict[str, Asked] = {}
     for key in sorted(annotations):
         if not key.startswith(names.NVFRACTIONS_PREFIX) or is_written(key):

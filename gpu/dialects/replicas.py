@@ -4,12 +4,6 @@ A replica is access to a device and a part of it in the books; what it may use i
 replicas as a device has always fit, so they are floored in nano-GPU. Several replicas are of different devices, or
 where those are short of fewer, as at the origins, with a note; memory is of one device, other than at iktos, where one
 request is shredded over all of them.
-
-Which resources are replicas of what: iktos' notation, and NVIDIA's two ways to share (rows I1-I9, N3-N5).
-
-An entry is ``<what>:<name>:<replicas>``: devices (``gpu``) or MIG slices of a profile (``mig-3g.20gb``) are asked under
-``nvidia.com/<name>``, each as that number of replicas. -1 means memory, in units of 1000 MiB. What no entry names is
-served under its own name, as the origin's help says and its code doesn't (I8).
 """
 
 from __future__ import annotations
@@ -96,6 +90,10 @@ def table(settings: ReplicasSettings) -> Mapping[str, Entry] | Refusal:
     """Read all entries, by the resource that pods ask; a wrong one is refused by name, which stops the start (I9).
 
     It is asked several times for each pod, and settings are few: the cluster's, and those of some namespaces.
+
+    An entry of iktos' is ``<what>:<name>:<replicas>``. Devices (``gpu``) or MIG slices of a profile (``mig-3g.20gb``)
+    are asked under ``nvidia.com/<name>``, each as that number of replicas; -1 means memory, in units of 1000 MiB. What
+    no entry names is served under its own name, as the origin's help says and its code doesn't (I8).
     """
     found: dict[str, Entry] = {}
     for text in (part for entry in settings.entries for part in entry.split(",")):

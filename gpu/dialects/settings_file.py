@@ -1,11 +1,7 @@
 """Settings of dialects as administrators write them: YAML or JSON, in a file or on a namespace (docs/dialects.md).
 
 The fields are those of gpu/dialects/settings.py by their names. What is not said stays as it was, so a namespace says
-only what is different in it.
-
-What is wrong with an administrator's settings: told at the start, by name, before any pod is read with them (I9).
-
-The part of the settings file that is about some nodes: ``nodes``, labels and what is different where they are.
+only what is different in it. Mistakes are told by name before any pod is read with the settings (I9).
 """
 
 from __future__ import annotations
@@ -98,7 +94,7 @@ Merge = Callable[..., Any]
 
 
 def read_nodes(said: object, merge: Merge) -> tuple[NodeSettings, ...] | Refusal:
-    """Read the list, or say the first thing that is wrong with its form."""
+    """Read ``nodes``: labels and what is different where they are. Or say the first thing wrong with its form."""
     if said is None:
         return ()
     if not isinstance(said, list) or len(said) > MOST_NODES:

@@ -1,4 +1,4 @@
-"""One container's slices of devices, as HAMi and Volcano vGPU count them: a number of devices, and an amount of each.
+"""Slices of devices, as HAMi and Volcano vGPU count them: a number of devices, and an amount of each.
 
 Both have a count, MiB or percent of the memory *of each device*, and percent of its compute. They differ in names, and
 in which of these may stand without a count. Ours, where an origin goes on with what can't be meant:
@@ -6,11 +6,6 @@ in which of these may stand without a count. Ours, where an origin goes on with 
 - percentages above 100, and memory beyond 31 bits of MiB, are refused (Volcano takes both, and such a pod waits for
   ever or is cut off at 32 bits);
 - all of the compute is the whole device (both: nobody else gets in), so that is what is charged.
-
-A pod's slices put together: what HAMi and Volcano vGPU have in common above one container.
-
-A container's slices are of distinct devices; two containers look for theirs on their own, so that they meet on one
-card or not (gpu/colocation.py). Certain devices, by UUID, can only be had from the books, whole ones as well.
 """
 
 from __future__ import annotations
@@ -260,7 +255,11 @@ def sliced(pod: Pod, form: Form) -> dict[ContainerRef, Slices] | Refusal:
 def together(
     pod: Pod, found: Mapping[ContainerRef, Slices], form: Form, *, annotated: Annotated, own: Sequence[str]
 ) -> Translation | Refusal:
-    """Put the containers together. ``own``: resources that are taken out of them, since no node has any."""
+    """Put the containers together. ``own``: resources that are taken out of them, since no node has any.
+
+    A container's slices are of distinct devices; two containers look for theirs on their own, so that they meet on one
+    card or not (gpu/colocation.py). Certain devices, by UUID, can only be had from the books, whole ones as well.
+    """
     by_uuid = bool(annotated.cards.uuids or annotated.cards.not_uuids)
     asks = {ref: _from_books(each.asks) if by_uuid else each.asks for ref, each in found.items()}
     owned = tuple(found) if form.count == names.GPU_RESOURCE else ()

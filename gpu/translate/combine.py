@@ -3,19 +3,6 @@
 Words of a system's own decide first. Counts of the vendor's own resources mean something else only by a setting, and
 only where no such words stand beside them: so a label of ClearML's wins over a count (X1), and HAMi's words say what a
 count is (T3). What nobody speaks is KAI's and NVIDIA's: whole GPUs, MIG slices, or nothing.
-
-Two systems in one pod have to ask the same for the same containers (X3, X4); then the first in the order of the table,
-KAI last, has its part written back, and the others are named in a note. Strict mode (X6) is a matter of the modules:
-what the origin would weaken waits (I3, M5) or is refused (A11) there.
-
-A record that a new pod brings along is Moorage's own form: it comes with a copied spec, with the second call of the
-webhook for one pod, or from somebody who wrote it. The pod's other words have to agree, or ask for nothing.
-
-An administrator may say for some nodes that they have other replicas or units (``nodes`` of the settings). What a pod's
-words are worth is known only when its node is, while the record is written at admission: so the record lists a request
-for each kind of node, with the labels that tell them (gpu/translation.py, Place), and the scheduler charges what is
-said for the node that it chooses. The containers are changed once, before a node is known. So nodes on which the words
-would change them differently are left out, with a note. Whole devices beside shares elsewhere are shares of all of one.
 """
 
 from __future__ import annotations
@@ -103,7 +90,11 @@ def disabled(field: str, value: str) -> Refusal:
 def native(
     pod: Pod, own: Translation, in_words: Translation | Refusal, settings: DialectSettings
 ) -> Translation | Refusal:
-    """The record, where nothing else in the pod contradicts it."""
+    """The record, where nothing else in the pod contradicts it.
+
+    A record that a new pod brings along is Moorage's own form: it comes with a copied spec, with the second call of the
+    webhook for one pod, or from somebody who wrote it. The pod's other words have to agree, or ask for nothing.
+    """
     if not settings.sharing and is_shared(own.request):
         return disabled(names.GPU_RECORD, shown((pod.metadata.annotations or {}).get(names.GPU_RECORD, "")))
     if isinstance(in_words, Translation) and is_same(own, in_words):
@@ -197,7 +188,13 @@ class _Reading(msgspec.Struct, frozen=True, gc=False):
 
 
 def everywhere(pod: Pod, settings: DialectSettings, read: Read) -> Translation | Refusal:
-    """Read the pod for all kinds of nodes. Where it asks the same on all, nothing is said of nodes."""
+    """Read the pod for all kinds of nodes. Where it asks the same on all, nothing is said of nodes.
+
+    An administrator may say for some nodes that they have other replicas or units (``nodes`` of the settings). The
+    record is written at admission, before a node is known: so it lists a request for each kind of node, with the labels
+    that tell them (gpu/translation.py, Place), and the scheduler charges what is said for the node that it chooses. The
+    containers are changed once, so nodes on which the words would change them differently are left out, with a note.
+    """
     first = read(pod, settings)
     if not settings.nodes:
         return first
@@ -369,7 +366,12 @@ def _largest_mib(translation: Translation) -> int:
 def _merged(
     pod: Pod, speaking: Sequence[Dialect], answers: Sequence[Translation], settings: DialectSettings
 ) -> Translation:
-    """The first one's translation, with what the others remark, change and wish."""
+    """The first one's translation, with what the others remark, change and wish.
+
+    Two systems in one pod have to ask the same for the same containers (X3, X4); then the first in the order of the
+    table, KAI last, has its part written back, and the others are named in a note. Strict mode (X6) is a matter of the
+    modules: what the origin would weaken waits (I3, M5) or is refused (A11) there.
+    """
     first = answers[0]
     strategy = next((answer.strategy for answer in answers if answer.strategy), "")
     twice = []

@@ -5,10 +5,6 @@ proposed is read again by the very code that reads pods of that system, and is s
 asks of the same containers, on the same cards, with all wishes and alternatives. If not, the answer is what could not
 be said. A system whose words always say more (HAMi's cap memory) may add that, and one that knows no preference for
 placement may leave that out: the answer names both.
-
-How each system would say a request: a proposal, which is read again and judged.
-
-So nothing here repeats what a system's words can't carry, beyond what is needed to propose something at all.
 """
 
 from __future__ import annotations
