@@ -1,15 +1,9 @@
 """Changing the book of a device: compare-and-set on its reservation pod, until it is answered.
 
 The arithmetic is gpu/book.py's; here is only the writing. Each change is evaluated on the book that was read, written
-with that pod's UID and resourceVersion as preconditions, and evaluated again on a quorum read when it lost. All
-changes of a book are idempotent for their maker, so a write whose outcome is unknown is simply done again: had it
-landed after all, the second one finds its work done, and if it lands later, its precondition is gone.
-
-Changes of books that come together are one write.
-
-The first caller for a reservation writes for all that have come meanwhile, and goes on until none waits. Each
-change is evaluated on the book that the changes before it left, and answered for itself. No lock is held: other
-processes are kept apart by compare-and-set alone.
+with that pod's UID and resourceVersion as preconditions, and evaluated again on a quorum read when it lost. All changes
+of a book are idempotent for their maker, so a write whose outcome is unknown is simply done again: had it landed after
+all, the second one finds its work done, and if it lands later, its precondition is gone.
 """
 
 from __future__ import annotations
@@ -252,7 +246,12 @@ class _Wanted:
 
 
 class BookWriter:
-    """Writes books for one process. Every method goes on until the API server has answered."""
+    """Writes books for one process. Every method goes on until the API server has answered.
+
+    Changes that come together are one write. The first caller for a reservation writes for all that have come
+    meanwhile, and goes on until none waits. Each change is evaluated on the book that the changes before it left, and
+    answered for itself. No lock is held: other processes are kept apart by compare-and-set alone.
+    """
 
     def __init__(self, api: Api) -> None:
         self._api = api

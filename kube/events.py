@@ -1,21 +1,7 @@
 """Events about objects, for people: bundled, written as fast as the API server takes them, in nobody's way.
 
-``record`` only notes; ``run`` writes. While writes are answered in time, more of them are in flight at once; when the
-server is overloaded or away, fewer are, after a pause, and what was not written is tried again.
 The same event said again is not written again: it becomes a count on the first one (a series), written at most once in
 ``bundle_s``.
-
-How many writes of events may be in flight, by how the API server answers: a little more, or half as many.
-
-Additive increase, multiplicative decrease, as TCP does it (RFC 5681): each round of answers in time allows one more;
-an answer that took long, 429, 5xx or a lost connection halves what is allowed. After a failure nothing is written for
-a while, which doubles with every further round of failures.
-
-Events that come in bursts: the first ones are written each, the others become a count on one more.
-
-When a team takes back 4,000 GPUs, or a gang of 512 goes, an event for each pod says the same over and over, and costs
-the API server as much as the evictions do. client-go does likewise with more than ten events about one object that
-differ by their note (EventAggregator, whose words the note begins with).
 """
 
 from __future__ import annotations
@@ -48,7 +34,13 @@ _LONGEST_PAUSE_S: Final = 10.0
 
 
 class EventPace:
-    """Times are those of the event loop. ``most`` bounds the writes in flight."""
+    """Times are those of the event loop. ``most`` bounds the writes in flight.
+
+    While writes are answered in time, more of them are in flight at once: additive increase, multiplicative decrease,
+    as TCP does it (RFC 5681). Each round of answers in time allows one more; an answer that took long, 429, 5xx or a
+    lost connection halves what is allowed. After a failure nothing is written for a while, which doubles with every
+    further round of failures. What was not written is tried again.
+    """
 
     def __init__(self, most: int) -> None:
         self.resume_at = -math.inf
@@ -411,7 +403,13 @@ class _Burst(msgspec.Struct, gc=False):
 
 
 class Bursts:
-    """Records events of one kind. What is alike is said by the caller, with each event."""
+    """Records events of one kind. What is alike is said by the caller, with each event.
+
+    The first ones of a burst are written each, the others become a count on one more. When a team takes back 4,000
+    GPUs, or a gang of 512 goes, an event for each pod says the same over and over, and costs the API server as much as
+    the evictions do. client-go does likewise with more than ten events about one object that differ by their note
+    (EventAggregator, whose words the note begins with).
+    """
 
     def __init__(self, events: EventRecorder, *, reason: str, action: str) -> None:
         self._events = events

@@ -3,8 +3,6 @@
 Every write carries ``?timeout=`` so that the server gives it up when we do. Nothing here retries a write whose outcome
 is unknown: that is for the caller to settle (docs/design/protocol.md). Retries of what is safe are
 kube/client/retry.py's.
-
-Taking away exactly one object, known by its UID.
 """
 
 from __future__ import annotations

@@ -1,11 +1,4 @@
-"""Bytes of the API server to objects: one, or the pieces of a list; and naming what does not decode.
-
-JSON that is nested deeper than a decoder goes, made shallow.
-
-A user who may write any object at all may store in its ``metadata.managedFields`` what is nested thousands of levels
-deep (seen: 4,000 levels, kube-apiserver 1.36.3 stores and lists them). A decoder gives up on it although nobody reads
-that field, and with it on the whole page of the list. So what nests too deep is cut out before it is decoded once more.
-"""
+"""Bytes of the API server to objects: one, or the pieces of a list; and naming what does not decode."""
 
 from __future__ import annotations
 
@@ -89,7 +82,13 @@ _named: Final = msgspec.json.Decoder(_Named)
 
 
 def at_any_depth(decoder: msgspec.json.Decoder[D], body: bytes | msgspec.Raw) -> D:
-    """Decode, however deep what nobody reads is nested. Raises msgspec.DecodeError."""
+    """Decode, however deep what nobody reads is nested. Raises msgspec.DecodeError.
+
+    A user who may write any object at all may store in its ``metadata.managedFields`` what is nested thousands of
+    levels deep (seen: 4,000 levels, kube-apiserver 1.36.3 stores and lists them). A decoder gives up on it although
+    nobody reads that field, and with it on the whole page of the list. So what nests too deep is cut out before it is
+    decoded once more.
+    """
     try:
         return decoder.decode(body)
     except RecursionError:

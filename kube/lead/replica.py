@@ -1,10 +1,4 @@
-"""One of several processes of a component: it follows always, works when it leads, and leaves nothing half done.
-
-What a process that works without an election says when it sees that it is not the only one.
-
-Two of a kind at once over-commit nothing (docs/design/protocol.md), but they waste work, and may undo each other's
-gangs without end. Nothing here acts on it: which of them is the mistake, only people know.
-"""
+"""One of several processes of a component: it follows always, works when it leads, and leaves nothing half done."""
 
 from __future__ import annotations
 
@@ -31,7 +25,12 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Rivals:
-    """Tells of each other holder of the component's lease once: in the log, and by an Event about the lease."""
+    """Tells of each other holder of the component's lease once: in the log, and by an Event about the lease.
+
+    It is for a process that works without an election. Two of a kind at once over-commit nothing
+    (docs/design/protocol.md), but they waste work, and may undo each other's gangs without end. Nothing here acts on
+    it: which of them is the mistake, only people know.
+    """
 
     def __init__(self, events: EventRecorder) -> None:
         self._events = events

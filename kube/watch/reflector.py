@@ -8,15 +8,8 @@ are finite. What the loops of the field's libraries get wrong and this one does 
 - A connection that says nothing, not even bookmarks, is taken for dead.
 - A list whose version has jumped is of another history: etcd was restored from a snapshot. Replicas, which keep what
   they were shown before, have to know that (``on_set_back``).
-- An object that does not decode stops nothing and is not forgotten: it stays in ``undecodable`` until it is replaced
-  by one that decodes, or is gone.
-
-What the lines of a watch mean: line in, event out, no I/O.
-
-Decoding takes two steps, since what stands under ``object`` depends on ``type``: an ERROR holds a Status, a BOOKMARK
-an almost empty object. The inner piece is decoded at once, so that the view on the line does not outlive it.
-
-Feeds several sinks from one watch, so that the API server serves it once.
+- An object that does not decode stops nothing and is not forgotten: it stays in ``undecodable`` until it is replaced by
+  one that decodes, or is gone.
 """
 
 from __future__ import annotations
@@ -103,7 +96,11 @@ _versioned: Final = msgspec.json.Decoder(_Versioned)
 
 
 class WatchDecoder(Generic[T]):
-    """Decodes the lines of one resource's watches. Raises nothing: what is wrong with a line is an event, too."""
+    """Decodes the lines of one resource's watches. Raises nothing: what is wrong with a line is an event, too.
+
+    It takes two steps, since what stands under ``object`` depends on ``type``: an ERROR holds a Status, a BOOKMARK an
+    almost empty object. The inner piece is decoded at once, so that the view on the line does not outlive it.
+    """
 
     def __init__(self, resource: Resource[T]) -> None:
         self._object: msgspec.json.Decoder[Any] = msgspec.json.Decoder(resource.type)
@@ -468,7 +465,10 @@ def _after(error: errors.ApiError) -> Next:
 
 
 class Tee(Sink[T, tuple[Any, ...]]):
-    """Gives each sink what it would be given alone, in the order of the sinks."""
+    """Gives each sink what it would be given alone, in the order of the sinks.
+
+    The API server serves one watch for all of them.
+    """
 
     def __init__(self, *sinks: Sink[T, Any]) -> None:
         self._sinks = sinks
