@@ -2,20 +2,6 @@
 
 Pure: a layout that is asked for, a look at the GPU and the time go in; one step comes out. After each step the GPU is
 looked at again. An agent that ends between two steps forgets the attempt, and begins it again from the GPU as it is.
-
-A slice is destroyed only while no pod and no book has it (invariant S18). kubelet marks a device as given under one
-lock, then calls Allocate, and then shows the device in its List. So the order is:
-
-1. The slices to go are withdrawn: the plug-in lists them as unhealthy, and its Allocate refuses them. No device that
-   kubelet has chosen by now is given after this.
-2. GetAllocatableResources does not name them any more: kubelet has read the list, and chooses none of them.
-3. List shows that nobody has them, and shows the same at least two seconds later: what was given just before 1 is
-   visible by then.
-
-Instances do not outlive a reboot, and a GpuNode does. So slices that a reboot took are made again. A GPU is looked at
-once for each boot of the machine: a slice that somebody destroys later, by hand, stays destroyed. Slices are only
-made, beside those that were made before a crash. So nothing that runs is touched, and each step can be taken again. A
-GPU with any other slice is left alone.
 """
 
 from __future__ import annotations
@@ -229,7 +215,17 @@ def due(ask: Ask | None, last: Outcome | None) -> Ask | None:
 
 
 def step(partitioning: Partitioning | None, ask: Ask | None, seen: Seen | None, now_ns: int) -> Step:
-    """Return the next step. ``ask``: what is due now. ``seen`` None: the driver or kubelet does not answer."""
+    """Return the next step. ``ask``: what is due now. ``seen`` None: the driver or kubelet does not answer.
+
+    A slice is destroyed only while no pod and no book has it (invariant S18). kubelet marks a device as given under one
+    lock, then calls Allocate, and then shows the device in its List. So the order is:
+
+    1. The slices to go are withdrawn: the plug-in lists them as unhealthy, and its Allocate refuses them. No device
+       that kubelet has chosen by now is given after this.
+    2. GetAllocatableResources does not name them any more: kubelet has read the list, and chooses none of them.
+    3. List shows that nobody has them, and shows the same at least two seconds later: what was given just before 1 is
+       visible by then.
+    """
     if partitioning is None:
         return Step() if ask is None or seen is None else _begin(ask, seen, now_ns)
     if not partitioning.is_cutting:
@@ -387,7 +383,13 @@ def _told(outcome: Outcome) -> PartitioningStatus:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """GPUs (UUIDs) that were looked at since this boot of the machine."""
+    """GPUs (UUIDs) that were looked at since this boot of the machine.
+
+    Instances do not outlive a reboot, and a GpuNode does. So slices that a reboot took are made again. A GPU is looked
+    at once for each boot of the machine: a slice that somebody destroys later, by hand, stays destroyed. Slices are
+    only made, beside those that were made before a crash. So nothing that runs is touched, and each step can be taken
+    again. A GPU with any other slice is left alone.
+    """
 
     boot: str = ""
     cards: frozenset[str] = field(default_factory=frozenset)

@@ -1,19 +1,8 @@
 """The back end HAMi-core: files on the host that tenants' containers mount, and looks at the ones they write.
 
-A container is given one file of its own and no folder, so a tenant can make no further files, links or pipes. A file
-that grows is cut at each look. One that a container's root has taken from the agent (it has no capabilities) can't be
-cut: ``folder`` is on a disk, whose fill level kubelet watches.
-
-A program keeps the file that it has mapped. So a pod that is out of the books for a while gets no other one when it
-comes back (nodeagent/core/enforcement/container_edits.py).
-
-What HAMi-core needs in a container, and what its shared file says of the limits that it goes by. Pure.
-
 HAMi-core is a library that is loaded before others (``/etc/ld.so.preload``). It answers CUDA's calls for memory and
-holds kernels back. All processes of a container share a file that the library maps: its head has the limits.
-
-Source: Project-HAMi/HAMi-core, src/multiprocess/multiprocess_memory_limit.{h,c}, layout 1.x on machines of 64 bits. The
-file is the tenant's: it may say anything. What is read of it is bounded, and only says whether the cap is in place.
+holds kernels back. All processes of a container share a file that the library maps: its head has the limits. Source:
+Project-HAMi/HAMi-core, src/multiprocess/multiprocess_memory_limit.{h,c}, layout 1.x on machines of 64 bits.
 """
 
 from __future__ import annotations
@@ -111,6 +100,9 @@ def is_held_to(head: bytes, wanted: Limits) -> bool:
     """Whether a file says that its processes go by these limits, or lower ones, on each GPU. ``head``: its first bytes.
 
     A file that no process has begun is empty or has zeros: nothing is in place yet.
+
+    The file is the tenant's: it may say anything. What is read of it is bounded, and only says whether the cap is in
+    place.
     """
     if len(head) < HEAD_BYTES:
         return False
@@ -141,6 +133,12 @@ class HamiCore:
 
     ``folder`` is at the same path for both.
     ``boot``: id of the machine's start. Files of an earlier one have locks of processes that are gone.
+
+    A container is given one file of its own and no folder, so a tenant can make no further files, links or pipes. A
+    file that grows is cut at each look. One that a container's root has taken from the agent (it has no capabilities)
+    can't be cut: ``folder`` is on a disk, whose fill level kubelet watches. A program keeps the file that it has
+    mapped. So a pod that is out of the books for a while gets no other one when it comes back
+    (nodeagent/core/enforcement/container_edits.py).
     """
 
     name = NAME

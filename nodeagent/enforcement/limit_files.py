@@ -6,13 +6,6 @@ does not name it any more. A tenant whose limits are not known is not in the fil
 An entry of a book does not change while its pod lives, but a book that was lost and made again may lack a limit that
 nobody could tell any more. So limits that a tenant was given once stay its limits, also for the next agent, which reads
 them from the file.
-
-Where limits by back ends were switched off, what an agent before this one gave is removed. A container that runs keeps
-what it has mounted, whatever becomes of the files. One that starts again is refused unless its device is in the CDI
-file. So a pod keeps its device while it is in a book, and the files go after the last one. No pod gets a device then.
-
-The health of GPUs on which a back end can limit nobody is reported in the GpuNode and by an Event. Kubelet does not
-learn of it. Programs without a limit go on, and those with one wait for their limit, so nobody has to leave the GPU.
 """
 
 from __future__ import annotations
@@ -237,7 +230,13 @@ _FORMER_EVERY_S: Final = 10.0
 
 
 class FormerLimits:
-    """``tenants``: pods (UIDs) of the node's books. ``folders``: those of back ends. ``cdi``: of the CDI file."""
+    """``tenants``: pods (UIDs) of the node's books. ``folders``: those of back ends. ``cdi``: of the CDI file.
+
+    Where limits by back ends were switched off, it removes what an agent before this one gave. A container that runs
+    keeps what it has mounted, whatever becomes of the files. One that starts again is refused unless its device is in
+    the CDI file. So a pod keeps its device while it is in a book, and the files go after the last one. No pod gets a
+    device then.
+    """
 
     def __init__(self, tenants: Callable[[], Collection[str]], *, folders: Collection[Path], cdi: Path) -> None:
         self._tenants = tenants
@@ -281,7 +280,11 @@ _PREFIX: Final = f"{names.REASON_MPS_GONE}: "
 
 
 class LimitingHealth:
-    """By ``cards`` and ``events``; without events none are made."""
+    """Reports GPUs on which a back end can limit nobody, by ``cards`` in the GpuNode, and by ``events``.
+
+    Without events none are made. Kubelet does not learn of it. Programs without a limit go on, and those with one wait
+    for their limit, so nobody has to leave the GPU.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

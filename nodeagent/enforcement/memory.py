@@ -3,10 +3,6 @@
 Nothing here has a right to pods of tenants: books name them. While no memory enforcer reports, their use is not known
 and nobody is ended. Without a memory enforcer it tells who holds what, and whose caps others hold
 (nodeagent/enforcement/limit_files.py).
-
-The agent's end of the memory enforcer's socket: caps down, reports up (nodeagent/socket_link.py).
-
-What a pod's event says of its processes that the memory enforcer ended, or would have ended.
 """
 
 from __future__ import annotations
@@ -41,7 +37,10 @@ from wire.rfc3339 import rfc3339
 
 
 class EnforcerLink:
-    """``on_report`` hears each report, ``say`` why a connection ended."""
+    """The agent's end of the memory enforcer's socket: caps down, reports up (nodeagent/socket_link.py).
+
+    ``on_report`` hears each report, ``say`` why a connection ended.
+    """
 
     def __init__(self, path: Path, *, on_report: Callable[[Report], None], say: Callable[[str], None]) -> None:
         self._caps: Mapping[Key, int] = {}
@@ -72,7 +71,7 @@ _DRY: Final = "would be killed; the memory enforcer is in dry run and kills nobo
 
 
 def note(done: Done) -> str:
-    """Return one sentence: use, cap, and what became of the largest process; the others are counted."""
+    """Return a sentence for a pod's event: use, cap, and what became of the largest process. Others are counted."""
     kill = done.kill
     above = f"{kill.used_bytes // MIB} MiB of {_printable(kill.device)} are in use, the cap is {kill.cap_mib} MiB"
     if not kill.victims:

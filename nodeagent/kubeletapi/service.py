@@ -1,7 +1,4 @@
-"""The service that kubelet calls for one resource: a list of its devices, advice which to take, and allocations.
-
-Introduces a device plug-in to kubelet, and asks the sockets of others whether a plug-in is behind them.
-"""
+"""The service that kubelet calls for one resource: devices, advice, allocations; and its introduction to kubelet."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Makes the MIG slices of this machine's GPUs those that its GpuNode asks for (nodeagent/core/mig_partitioning.py).
+"""Makes the MIG slices of this machine's GPUs those that its GpuNode asks for, and again those that a reboot took.
 
-Where it runs, the status of the GpuNode shows each GPU's slices at their places and what became of an attempt. The
-device plug-in does not offer what is in ``withdrawn``, and looks at the driver again when ``generation`` has changed.
-
-Makes MIG slices again that a reboot took (nodeagent/core/mig_partitioning.py), once for each GPU and boot.
+The steps are nodeagent/core/mig_partitioning.py's. Where it runs, the status of the GpuNode shows each GPU's slices at
+their places and what became of an attempt. The device plug-in does not offer what is in ``withdrawn``, and looks at the
+driver again when ``generation`` has changed.
 """
 
 from __future__ import annotations
@@ -73,10 +72,11 @@ def boot_id() -> str:
 
 
 class Restoring:
-    """``kept``: a file that lives at most until the next boot, or names the boot. ``boot`` "": nothing is made.
+    """Makes slices again that a reboot took, once for each GPU and boot.
 
-    Without a name of the boot nobody can tell a reboot from slices that somebody destroyed. ``known`` returns when it
-    is known what is asked for.
+    ``kept``: a file that lives at most until the next boot, or names the boot. ``boot`` "": nothing is made. Without a
+    name of the boot nobody can tell a reboot from slices that somebody destroyed. ``known`` returns when it is known
+    what is asked for.
     """
 
     def __init__(

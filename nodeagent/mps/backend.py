@@ -2,8 +2,6 @@
 
 A container is given its namespace's folder once the MPS daemon has reported that it has its limits, and not before: a
 namespace without limits has the whole GPU, and a program that finds no socket runs without MPS.
-
-What a tenant by its books is held to by MPS, and what its container gets for it. Pure.
 """
 
 from __future__ import annotations

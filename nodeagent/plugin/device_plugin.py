@@ -1,12 +1,4 @@
-"""A node's device plug-in: the loop that joins file, devices, health and kubelet.
-
-``serve`` runs until it is cancelled. What it needs of the machine and of the API server is passed in, so it runs in the
-node agent, in a process of its own, or in a test.
-
-What one resource's service answers, from the state of the node.
-
-The files of a device plug-in: its settings, which others write, and what it keeps for its next start.
-"""
+"""A node's device plug-in: the loop that joins file, devices, health and kubelet, its answers, and its files."""
 
 from __future__ import annotations
 
@@ -209,6 +201,9 @@ async def serve(
     """Serve a node's GPUs to kubelet until cancelled. ``one_question`` is shared by those that ask the same driver.
 
     Raises Unreadable if the driver does not answer at first, unless the file says ``failOnInitError: false``.
+
+    What it needs of the machine and of the API server is passed in, so it runs in the node agent, in a process of its
+    own, or in a test.
     """
     plugin = _Plugin(
         machine=machine,

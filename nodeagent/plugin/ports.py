@@ -1,11 +1,6 @@
-"""What a device plug-in needs of its surroundings: a driver, an observer, sources, paths and intervals.
+"""What a device plug-in needs of its surroundings, and the lives of a resource of it with kubelet.
 
-The node agent passes in its own; tests pass in emulated ones.
-
-Serves one resource through all lives of kubelet, and never beside another plug-in that serves it.
-
-kubelet knows a resource by the plug-in that registered last. Two that register in turn would make a node's capacity
-flap, so a plug-in that is there already is left alone, and looked at again after a while.
+The node agent passes in its own driver, observer, sources, paths and intervals; tests pass in emulated ones.
 """
 
 from __future__ import annotations
@@ -72,7 +67,12 @@ Allocatable = Callable[[], Awaitable[Collection[str] | None]]
 
 
 class LifeOfResource:
-    """``run`` serves until it is cancelled; ``changed`` sends the devices again."""
+    """Serves one resource through all lives of kubelet, and never beside another plug-in that serves it.
+
+    kubelet knows a resource by the plug-in that registered last. Two that register in turn would make a node's capacity
+    flap, so a plug-in that is there already is left alone, and looked at again after a while. ``run`` serves until it
+    is cancelled; ``changed`` sends the devices again.
+    """
 
     def __init__(
         self, folder: Path, resource: str, answers: Answers, *, allocatable: Allocatable, watcher: Watcher, pace: Pace

@@ -1,9 +1,7 @@
-"""The device plug-in as a part of the agent: started again when it ends, and never the end of the rest.
+"""The device plug-in as a part of the agent, started again when it ends, and its reports: GpuNode, Events and log.
 
-``serve`` (nodeagent/plugin/device_plugin.py with a machine) is passed in, so an agent without a plug-in loads nothing
-of it.
-
-What the device plug-in says, for the GpuNode, for Events about the Node, and for the log.
+It is never the end of the rest. ``serve`` (nodeagent/plugin/device_plugin.py with a machine) is passed in, so an agent
+without a plug-in loads nothing of it.
 """
 
 from __future__ import annotations

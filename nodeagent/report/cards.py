@@ -1,7 +1,4 @@
-"""The machine's cards, as they were read last: the driver is asked seldom.
-
-They are read by a process of its own, which is ended where the driver does not answer.
-"""
+"""The machine's cards, as they were read last by a process of its own: the driver is asked seldom."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """Reports the devices of this node's reservation pods as soon as kubelet has given them: the device reporter.
 
-The reservations of this node with their books, as the API server shows them, say who holds what of its GPUs, and which
-GPUs they are opened for while kubelet has not given them one (docs/design/opening.md). What may be reported is decided
-in nodeagent/core/report/devices.py.
+What may be reported is decided in nodeagent/core/report/devices.py.
 """
 
 from __future__ import annotations
@@ -36,7 +34,10 @@ from wire.core import Pod
 
 
 class Books(Sink[Pod, Reservation]):
-    """``reservations``: by the pod's UID. ``changed`` is set when one has come, changed or gone."""
+    """The node's reservations with their books, as the API server shows them: who holds what of its GPUs.
+
+    ``reservations``: by the pod's UID. ``changed`` is set when one has come, changed or gone.
+    """
 
     def __init__(self, changed: Signal) -> None:
         self._changed = changed
@@ -72,7 +73,10 @@ _Waits = tuple[str, Pin | None]
 
 
 class Opening(Sink[Pod, _Waits]):
-    """Reservations that wait for a device which a tenant names. A hint for the device plug-in: nothing rests on it."""
+    """Reservations that wait for a device which a tenant names (docs/design/opening.md).
+
+    A hint for the device plug-in: nothing rests on it.
+    """
 
     def __init__(self) -> None:
         self._waits: dict[str, Pin] = {}

@@ -2,15 +2,6 @@
 
 A cap exists only where nobody can doubt whose it is: the device is known, its memory is known, one reservation holds
 it, and every entry of the pod there has a cap. In doubt there is none.
-
-A kubelet that lost its notes may give reservations other devices, two of them each other's. What a container has was
-chosen when it started, so its processes stay where they are until healing has ended the pod. Its cap holds there as
-well, and on the new device, where a pod that was bound meanwhile is. Both are what the pod asked for itself. That is
-known since the agent was started: an agent that starts after the change caps tenants on the new device alone.
-
-What enforces a cap is not told anew with each look where it comes and goes. A loss is told at once: nobody is said to
-be limited who is not. What is gained within 30 s after a loss is told when they are over. So a tenant whose limit
-alternates costs two writes in 30 s at most, and one that is limited for the first time waits for nothing.
 """
 
 from __future__ import annotations
@@ -60,7 +51,12 @@ class Steady:
 
 
 def steadied(before: Mapping[_Key, Steady], now: Mapping[_Key, str], now_ns: int) -> dict[_Key, Steady]:
-    """Return what is told from now on, of those that are there now. ``now``: what enforces their caps in truth."""
+    """Return what is told from now on, of those that are there now. ``now``: what enforces their caps in truth.
+
+    What enforces a cap is not told anew with each look where it comes and goes. A loss is told at once: nobody is said
+    to be limited who is not. What is gained within 30 s after a loss is told when they are over. So a tenant whose
+    limit alternates costs two writes in 30 s at most, and one that is limited for the first time waits for nothing.
+    """
     return {key: _steadied(before.get(key), word, now_ns) for key, word in now.items()}
 
 
@@ -157,7 +153,14 @@ _Entry = tuple[str, str, str]
 
 
 class FormerDevices:
-    """Remembers on which devices each entry of a book had a cap."""
+    """Remembers on which devices each entry of a book had a cap.
+
+    A kubelet that lost its notes may give reservations other devices, two of them each other's. What a container has
+    was chosen when it started, so its processes stay where they are until healing has ended the pod. Its cap holds
+    there as well, and on the new device, where a pod that was bound meanwhile is. Both are what the pod asked for
+    itself. That is known since the agent was started: an agent that starts after the change caps tenants on the new
+    device alone.
+    """
 
     def __init__(self) -> None:
         self._seen: dict[_Entry, dict[str, Tenancy]] = {}

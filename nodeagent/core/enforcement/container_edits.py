@@ -1,14 +1,8 @@
 """What is added to the containers of a tenant, as CDI says it, the file that says it, and how long it stays. Pure.
 
-Hooks are left out: a hook is a program of the host that runs as root whenever a container starts.
-
-A container names the device ``moorage.dev/limits=POD-UID`` where its Binding did (gpu/limits.py). The runtime
-refuses a container whose device is not in the file. So a container never starts without its limits.
-
-A container that was started with a folder or file can't be given another one. A pod may be out of all books for longer
-than a minute, while a lost reservation is made again, and come back. So what it mounts stays for a day: no pod runs
-that long without a book, since healing moves it. Nothing here knows whether the pod's control group is there, and the
-agent has no right to see that.
+Hooks are left out: a hook is a program of the host that runs as root whenever a container starts. A container names the
+device ``moorage.dev/limits=POD-UID`` where its Binding did (gpu/limits.py). The runtime refuses a container whose
+device is not in the file. So a container never starts without its limits.
 """
 
 from __future__ import annotations
@@ -194,6 +188,10 @@ class Lasting:
         return frozenset(each for each, since_s in self._since_s.items() if now_s - since_s >= self._grace_s)
 
 
+#: A container that was started with a folder or file can't be given another one. A pod may be out of all books for
+#: longer than a minute, while a lost reservation is made again, and come back. So what it mounts stays for a day: no
+#: pod runs that long without a book, since healing moves it. Nothing here knows whether the pod's control group is
+#: there, and the agent has no right to see that.
 KEPT_S: Final = 86_400.0
 #: Of more the ones that were left first go.
 MOST: Final = 1_024

@@ -1,9 +1,4 @@
-"""What of a look and of its kills goes into one report, so that no report is longer than an agent reads.
-
-A tenant chooses how many processes it starts and what they are called. So the largest processes are told one by one,
-and the others of each pod together: sums of memory and use stay true. Kills that do not fit wait for the next report.
-
-What the agent and the memory enforcer send each other: JSON behind its length, in four bytes, the highest first.
+"""What the agent and the memory enforcer send each other: JSON behind its length, in four bytes, the highest first.
 
 The agent sends caps, all of them each time; the memory enforcer a report for each look. Standard library only: the
 memory enforcer has no more. A message of another form or beyond these bounds is refused, from any sender.
@@ -301,7 +296,11 @@ MOST_DEED_BYTES: Final = 1 << 20
 
 
 def bounded(sample: Sample) -> Sample:
-    """Return what is reported of a look. One with few processes is reported as it is."""
+    """Return what is reported of a look. One with few processes is reported as it is.
+
+    A tenant chooses how many processes it starts and what they are called. So the largest processes are told one by
+    one, and the others of each pod together: sums of memory and use stay true.
+    """
     if sum(len(device.processes) for device in sample.devices) <= MOST_TOLD:
         return sample
     most = max(MOST_TOLD // (2 * len(sample.devices)), 1)
@@ -316,7 +315,10 @@ def told(done: Done) -> Done:
 
 
 def fitting(done: Sequence[Done]) -> int:
-    """Return how many of these, the first ones, go into one report; at least one."""
+    """Return how many of these, the first ones, go into one report; at least one.
+
+    The others wait for the next report.
+    """
     left = MOST_DEED_BYTES
     for number, one in enumerate(done):
         left -= size_of(one)

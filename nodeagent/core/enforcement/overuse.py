@@ -1,16 +1,12 @@
 """Which processes have to be ended because their pod has more of a GPU's memory than its cap. Pure: no clock, no I/O.
 
-The memory enforcer makes a sample of each look at the GPUs and sends it to the agent, so this stays small: standard
-library only.
+A pod's use of a device is the sum over its processes there. It is over its cap if that is more than the cap and a
+tolerance (contexts of drivers differ in size) in two looks running, or in one while the device is nearly full and its
+neighbours would get no memory. Exactly the cap is allowed. Then its largest process there is ended, and with the third
+kill in a minute all of them. Nothing else is ever ended: no process of a pod without a cap on that device, none whose
+pod is not known, and nobody on a device where the memory of a process is not known.
 
-A step function: what was seen, the caps, and what is remembered -> kills, and what to remember. A pod's use of a
-device is the sum over its processes there. It is over its cap if that is more than the cap and a tolerance (contexts
-of drivers differ in size) in two looks running, or in one while the device is nearly full and its neighbours would get
-no memory. Exactly the cap is allowed.
-
-Then its largest process there is ended, and with the third kill in a minute all of them. Nothing else is ever ended:
-no process of a pod without a cap on that device, none whose pod is not known, and nobody on a device where the memory
-of a process is not known.
+The memory enforcer makes a sample of each look and sends it to the agent, so this stays small: standard library only.
 """
 
 from __future__ import annotations

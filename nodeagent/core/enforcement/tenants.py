@@ -2,17 +2,6 @@
 
 Fed with the node's reservations and the memory enforcer's reports. Without an enforcer all tenants are known, and
 nothing of their use. GPUs and tenants are shown as of the last sample: nothing is measured for a scrape.
-
-Each tenant's use of its share in the last five minutes, and that a tenant has been idle for long, are reported in steps
-of 5 %: a use that does not change causes no write. A sum and a peak of each ten seconds are kept, at any sampling rate.
-
-A tenant is shown its own shares from inside its containers: share, cap and use. It is asked as HTTP, so that any
-program can ask: ``curl --unix-socket /run/moorage/view/share.sock http://x/share``. Nothing of another tenant is in an
-answer, and nothing that a tenant sends is in it either.
-
-A CDI file mounts each tenant's own folder, one device for each pod. Source: Container Device Interface, specification
-0.5, the first in which a device's name may begin with a digit. The runtime refuses a container that names a device
-which is not in the file, and kubelet tries again: so a container never starts without the view that it was given.
 """
 
 from __future__ import annotations
@@ -97,7 +86,11 @@ class _Tenant:
 
 @dataclass(frozen=True, slots=True)
 class Using:
-    """What is remembered of all tenants. An agent that starts knows nothing, and calls nobody idle for half an hour."""
+    """What is remembered of all tenants. An agent that starts knows nothing, and calls nobody idle for half an hour.
+
+    Use in the last five minutes, and that a tenant has been idle for long, are reported in steps of 5 %: a use that
+    does not change causes no write. A sum and a peak of each ten seconds are kept, at any sampling rate.
+    """
 
     tenants: Mapping[Key, _Tenant] = field(default_factory=dict)
 
@@ -316,7 +309,12 @@ def is_sound(pod_uid: str) -> bool:
 
 
 def content(folder: PurePosixPath, pods: Iterable[str]) -> bytes:
-    """Return the file. ``folder`` has a folder for each pod, named by its UID."""
+    """Return the CDI file, which mounts each tenant's own folder, one device for each pod.
+
+    ``folder`` has a folder for each pod, named by its UID. The runtime refuses a container that names a device which is
+    not in the file, and kubelet tries again: so a container never starts without the view that it was given. Source:
+    Container Device Interface, specification 0.5, the first in which a device's name may begin with a digit.
+    """
     devices = [{"name": pod, "containerEdits": {"mounts": [_mount(folder / pod)]}} for pod in sorted(pods)]
     kind = names.VIEW_DEVICE_PREFIX.removesuffix("=")
     return json.dumps({"cdiVersion": _VERSION, "kind": kind, "devices": devices}, indent=1).encode()
@@ -334,7 +332,12 @@ _REASONS: Final = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method
 
 @dataclass(frozen=True, slots=True)
 class OwnShare:
-    """One of a tenant's shares. ``measured``: None where its use is not known now. ``enforced``: by what its cap is."""
+    """One of a tenant's shares, which it is shown from inside its containers.
+
+    A tenant asks by HTTP, so any program can: ``curl --unix-socket /run/moorage/view/share.sock http://x/share``.
+    Nothing of another tenant is in an answer, and nothing that a tenant sends is in it either. ``measured``: None where
+    its use is not known now. ``enforced``: by what its cap is.
+    """
 
     tenancy: Tenancy
     measured: TenantMeasures | None = None

@@ -1,20 +1,8 @@
-"""Which tenants have a process under MPS, as far as the control daemon's list of clients can be believed. Pure.
-
-The list has names of processes, which tenants choose: one with line ends may make lines of any client. So a line counts
-only where the process that it names is in the control group of the pod whose namespace it names.
-
-What MPS (NVIDIA's Multi-Process Service, interface version 3) holds a tenant to, and how that is named. Pure.
+"""What MPS (NVIDIA's Multi-Process Service, interface version 3) holds a tenant to, its names, and its lists. Pure.
 
 One control daemon a node, one server a GPU, one namespace a tenant. A client is in the namespace whose folder it was
-given as its pipe directory. The limits of a namespace hold for each process in it.
-
-Source: NVIDIA, MPS v3 Interface and MPS v3 Namespaces (driver r615).
-
-Reading what the control daemon of MPS lists: servers, namespaces and clients. Pure.
-
-Read as documented (NVIDIA, MPS v3 Interface): ``list --format=csv,noheader``, one line each, columns in a fixed order.
-A line that is not of the form counts for nothing, so what it would name is not in place. Names of processes are chosen
-by tenants: they come last in a line, and a line that a name has made is one more client, of any namespace.
+given as its pipe directory. The limits of a namespace hold for each process in it. Source: NVIDIA, MPS v3 Interface and
+MPS v3 Namespaces (driver r615).
 """
 
 from __future__ import annotations
@@ -147,7 +135,11 @@ class Client:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """All that was said at one time."""
+    """All that was said at one time.
+
+    Read as documented: ``list --format=csv,noheader``, one line each, columns in a fixed order. A line that is not of
+    the form counts for nothing, so what it would name is not in place.
+    """
 
     servers: tuple[Server, ...] = ()
     namespaces: tuple[Namespace, ...] = ()
@@ -232,6 +224,10 @@ def joined(before: Collection[Place], said: Said, pods: Mapping[int, str]) -> fr
     """Return which namespaces have had a client, as long as they are there.
 
     ``pods``: the pod UID of each process in question, "" for one that is in no pod, or has ended.
+
+    The list of clients has names of processes, which tenants choose and which come last in a line: one with line ends
+    may make lines of any client, of any namespace. So a line counts only where the process that it names is in the
+    control group of the pod whose namespace it names.
     """
     there = {(one.server, one.name) for one in said.namespaces}
     seen = {one.place for one in said.clients if pods.get(one.pid) and pods[one.pid] == pod_of(one.namespace)}

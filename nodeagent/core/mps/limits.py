@@ -1,20 +1,8 @@
-"""What the agent and the MPS daemon send each other, in the frames of nodeagent/core/enforcement/messages.py. Pure.
+"""What the agent and the MPS daemon send each other about tenants' limits, and the commands that set them. Pure.
 
-The agent sends all tenants each time, the MPS daemon whose namespaces have their limits. Standard library only: the MPS
-daemon has no more. A message of another form or beyond these bounds is refused, from any sender.
-
-Agent and MPS daemon are of different versions for weeks: an MPS daemon is replaced on a drained node only. So a reader
-ignores fields that it does not know, and a new fact is an optional field of its own. Lists of tenants keep their form.
-What an MPS daemon must not ignore, an agent believes only once a report says it.
-
-Commands that give tenants their limits by the control daemon of MPS, and reading back which hold. Pure.
-
-A step is taken when its effect is not there, and its effect is looked for again: whatever was lost, by a control daemon
-that died or a command that failed, is done once more. Nothing is ever forced: what has clients stays.
-
-Servers of MPS to which no command is sent for a while, because one got no answer. Pure: the time is passed in.
-
-A GPU that hangs keeps each command about its server waiting. Asked at every look, it would take the time of the others.
+Messages are in the frames of nodeagent/core/enforcement/messages.py. The agent sends all tenants each time, the MPS
+daemon whose namespaces have their limits. Standard library only: the MPS daemon has no more. A message of another form
+or beyond these bounds is refused, from any sender.
 """
 
 from __future__ import annotations
@@ -60,6 +48,9 @@ def commands(wanted: Iterable[Wanted], said: Said, *, pipes: PurePosixPath) -> t
     """Return what to do next, at most ``MOST_COMMANDS``: what limits first, then what is not needed any more.
 
     A namespace without limits has the whole GPU. No container has it before it was read back with limits (``held``).
+
+    A step is taken when its effect is not there, and its effect is looked for again: whatever was lost, by a control
+    daemon that died or a command that failed, is done once more. Nothing is ever forced: what has clients stays.
     """
     tenants = control.alone(wanted)
     by_device = [_for(device, its, said, pipes) for device, its in _by_device(tenants).items()]
@@ -178,7 +169,11 @@ class _Pause:
 
 
 class Pauses:
-    """Times are of the monotonic clock. A server's pause doubles while its commands get no answer."""
+    """Times are of the monotonic clock. A server's pause doubles while its commands get no answer.
+
+    A GPU that hangs keeps each command about its server waiting. Asked at every look, it would take the time of the
+    others.
+    """
 
     def __init__(self) -> None:
         self._paused: dict[str, _Pause] = {}
@@ -214,6 +209,10 @@ class Report:
     """One look of the MPS daemon. ``why``: what is wrong, "" for nothing; some tenants may be held nevertheless.
 
     ``is_down``: the control daemon does not answer, so nobody is held. ``gone``: GPUs whose server does not serve.
+
+    Agent and MPS daemon are of different versions for weeks: an MPS daemon is replaced on a drained node only. So a
+    reader ignores fields that it does not know, and a new fact is an optional field of its own. Lists of tenants keep
+    their form. What an MPS daemon must not ignore, an agent believes only once a report says it.
     """
 
     held: tuple[Held, ...] = ()

@@ -2,12 +2,6 @@
 
 NVIDIA's plugin never calls a device well again. Here a cause has to be gone, and then a time has to pass without a
 sign. Row remapping: NVIDIA's "GPU memory error management". Not seen on real hardware yet.
-
-XIDs are the driver's numbers for faults. Which of them make a device ill, and what cures them, is by NVIDIA's Xid
-Catalog for A100 and newer GPUs (docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, the table of October
-2025, read through the copy that gpud generates from it), and by the two variables of NVIDIA's plugin v0.20. ``action``
-is the catalogue's immediate action, as it is spelled there. Numbers that the catalogue calls unused are not listed:
-they count as unknown ones.
 """
 
 from __future__ import annotations
@@ -44,6 +38,11 @@ class Xid:
 #: Actions for which the device is as well as before: its programs are restarted, or nothing is done.
 _OF_PROGRAMS: Final = frozenset({"RESTART_APP", "IGNORE"})
 
+#: The driver's numbers for faults: which make a device ill, and what cures them, by NVIDIA's Xid Catalog for A100 and
+#: newer GPUs (docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, the table of October 2025, read through the
+#: copy that gpud generates from it), and by the two variables of NVIDIA's plugin v0.20. ``action`` is the catalogue's
+#: immediate action, as it is spelled there. Numbers that the catalogue calls unused are not listed: they count as
+#: unknown ones.
 CATALOGUE: Final = (
     Xid(8, 8, "channel timed out", "RESTART_APP"),
     Xid(11, 11, "invalid push buffer", "RESTART_APP"),

@@ -3,17 +3,6 @@
 File, the machine's devices and their health are put together. The shell brings in what it reads, and asks what each
 resource has. A file that can't be served changes nothing: the last good one goes on, and ``mistakes`` says what is
 wrong.
-
-After a restart the plug-in has to know the GPUs that it had, and which of them were ill. That is kept where a reboot
-takes it away. A GPU that the driver does not list any more stays in the list, as ill: kubelet calls a device that is
-not listed healthy in the statuses of pods that have it. Anything that can't be read is as nothing.
-
-Which of the free devices kubelet is advised to take is a hint: kubelet chooses, and nothing rests on it. Replicas: of
-distinct GPUs as far as they go, then by policy, as NVIDIA's plugin has it. Exclusive devices: those that a waiting
-reservation is opened for; then devices that belong together, of the island that stays fullest.
-
-A container is given what kubelet chose in each way that NVIDIA's device plugin has. Source: NVIDIA device plugin v0.20,
-internal/plugin/server.go; Container Device Interface, annotations.
 """
 
 from __future__ import annotations
@@ -87,6 +76,9 @@ def allocate(
     """Give the devices of one container. ``devices`` are all of the resource by id, ``number`` makes a CDI key unique.
 
     ``present_files``: device files that belong to all GPUs and are there.
+
+    A container is given what kubelet chose in each way that NVIDIA's device plugin has. Source: NVIDIA device plugin
+    v0.20, internal/plugin/server.go; Container Device Interface, annotations.
     """
     if unknown := [each for each in chosen if each not in devices]:
         return Refused(f"invalid allocation request for {resource!r}: unknown device: {unknown[0][:_LONGEST_REFUSAL]}")
@@ -144,6 +136,10 @@ def preferred(
     """Return ``size`` ids of ``free``, ``included`` first; fewer if there are no more. Unknown ids are left out.
 
     ``devices`` are all of the resource by id, ``wanted`` UUIDs that a reservation waits for, ``places`` by UUID.
+
+    A hint: kubelet chooses, and nothing rests on it. Replicas: of distinct GPUs as far as they go, then by policy, as
+    NVIDIA's plugin has it. Exclusive devices: those that a waiting reservation is opened for; then devices that belong
+    together, of the island that stays fullest.
     """
     first = [each for each in dict.fromkeys(included) if each in devices]
     held = frozenset(first)
@@ -236,7 +232,11 @@ def _of_one_island(members: Sequence[str], needed: int, places: Mapping[str, Pla
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """``health`` is of GPUs and slices, by UUID, of those that are not well. Times are of the machine's uptime."""
+    """``health`` is of GPUs and slices, by UUID, of those that are not well. Times are of the machine's uptime.
+
+    After a restart the plug-in has to know the GPUs that it had, and which of them were ill. That is kept where a
+    reboot takes it away. Anything that can't be read is as nothing.
+    """
 
     cards: tuple[Card, ...] = ()
     slices: tuple[Slice, ...] = ()
@@ -259,7 +259,11 @@ def decoded(content: bytes) -> Remembered:
 
 
 def with_unlisted(known: Sequence[Card], listed: Sequence[Card]) -> tuple[Card, ...]:
-    """All GPUs that are listed, as they are now, and those that were known before, by index."""
+    """All GPUs that are listed, as they are now, and those that were known before, by index.
+
+    A GPU that the driver does not list any more stays in the list, as ill: kubelet calls a device that is not listed
+    healthy in the statuses of pods that have it.
+    """
     by_uuid = {card.uuid: card for card in (*known, *listed)}
     return tuple(sorted(by_uuid.values(), key=lambda card: (card.index, card.uuid)))
 

@@ -2,11 +2,6 @@
 
 Settings are values, as read from its file and its environment, or what is wrong. Names of fields follow NVIDIA's file
 ``version: v1``; nodeagent/core/plugin/settings_file.py reads it.
-
-The ids of devices that kubelet sees are those of NVIDIA's device plugin. So one plug-in can take the place of the other
-while pods run: kubelet's checkpoint of devices stays true. A device is either exclusive (offered once, by its plain
-UUID) or replicated, and never both under one name: a scheduler that counts whole devices of ``nvidia.com/gpu`` would
-give a replica to a pod that wants a GPU for itself.
 """
 
 from __future__ import annotations
@@ -164,6 +159,9 @@ class Device:
 
     ``replicas`` of 0: exclusive. ``index`` is what ``deviceIDStrategy: index`` calls it. ``minor`` is the N of
     /dev/nvidiaN of its GPU.
+
+    It is either exclusive (offered once, by its plain UUID) or replicated, and never both under one name: a scheduler
+    that counts whole devices of ``nvidia.com/gpu`` would give a replica to a pod that wants a GPU for itself.
     """
 
     uuid: str
@@ -319,7 +317,11 @@ _REPLICA: Final = "::"
 
 
 def ids(device: Device) -> Iterator[str]:
-    """``UUID`` of an exclusive device, ``UUID::0`` and so on of a replicated one."""
+    """``UUID`` of an exclusive device, ``UUID::0`` and so on of a replicated one.
+
+    They are those of NVIDIA's device plugin. So one plug-in can take the place of the other while pods run: kubelet's
+    checkpoint of devices stays true.
+    """
     if not device.replicas:
         yield device.uuid
     for number in range(device.replicas):

@@ -2,17 +2,6 @@
 
 Any text is either read or refused with the path of each wrong entry. A key that nobody knows is a mistake; a key of
 NVIDIA's plugin that this one does not serve says so, and the plug-in then serves nothing on that node.
-
-YAML of a settings file, bounded before it is built: its size, its depth, and no aliases, tags or repeated keys.
-
-Numbers are decimal. YAML 1.1 reads ``1:0`` as sixty, and a MIG slice is written so.
-
-The flags of NVIDIA's device plugin that are served, by their names in a file and in the environment.
-
-One table for both, as NVIDIA's has one: a variable of the environment goes before the file. Source: NVIDIA device
-plugin v0.20, api/config/v1 and README (docs/device-plugin.md has the table).
-
-Which resources a file has under other names and as replicas: NVIDIA's ``sharing`` and iktos' ``resourceConfig``.
 """
 
 from __future__ import annotations
@@ -45,6 +34,7 @@ from wire.yaml_text import WrittenOut, why_not_yaml
 #: A file of 32 GPUs with an entry each has 5 KiB.
 MOST_BYTES: Final = 65_536
 _MOST_LEVELS: Final = 20
+#: YAML 1.1 reads ``1:0`` as sixty, and a MIG slice is written so.
 _DECIMAL: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,17})", re.ASCII)
 _INTEGER, _STRING = "tag:yaml.org,2002:int", "tag:yaml.org,2002:str"
 #: Words that YAML makes something else of than text.
@@ -94,7 +84,10 @@ _Loader.add_implicit_resolver(_INTEGER, re.compile(f"(?:{_DECIMAL.pattern})$", r
 
 
 def decoded(text: str) -> object:
-    """Read a text of at most ``MOST_BYTES``. Raises Unreadable."""
+    """Read a text of at most ``MOST_BYTES``. Raises Unreadable.
+
+    It is bounded before it is built: its size, its depth, and no aliases, tags or repeated keys.
+    """
     if len(text.encode(errors="surrogatepass")) > MOST_BYTES:
         raise Unreadable(f"has more than {MOST_BYTES} bytes")
     try:
@@ -119,7 +112,12 @@ class NotServed(NotAllowed):
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """One flag: how its value is read, and the field of PluginSettings that it sets; "" for one without effect."""
+    """One flag: how its value is read, and the field of PluginSettings that it sets; "" for one without effect.
+
+    They are those of NVIDIA's device plugin that are served. One table has the names in a file and in the environment,
+    as NVIDIA's has; a variable goes before the file. Source: NVIDIA device plugin v0.20, api/config/v1 and README
+    (docs/device-plugin.md has the table).
+    """
 
     variable: str
     read: Callable[[object], Any]

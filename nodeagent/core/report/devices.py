@@ -1,23 +1,7 @@
-"""When kubelet is asked about which reservation pod: often at first, then seldom, and not at all once it is settled.
-
-A table of the node's reservation pods, without clock: ``now_s`` is passed in. It is asked again after a change of the
-pod's annotations by somebody else, and about all pods when another kubelet listens: after a reboot, or the loss of its
-notes, it may have given another device.
-
-Which device a reservation pod was given, as kubelet says: what may be told of it, before its process runs.
+"""When kubelet is asked about which reservation pod, and what of its answer is told before the pod's process runs.
 
 kubelet chooses the device when it admits a pod, seconds before the process in it can ask the driver, and holds it for
-the pod until that has ended. Its answer names a pod by namespace and name and has no UID, and a pod of that name may
-have been deleted by force before. So an answer counts under three conditions (docs/design/node.md, Device report):
-
-- the pod, as read *before the question*, had ``status.startTime``: kubelet writes it for a UID after it has admitted
-  it, and from then on the name means that UID to it;
-- it has not ended and is not being deleted, before and after;
-- it is at the same version when the answer is written: UID and resourceVersion are the write's preconditions.
-
-While no container of the pod has run, kubelet's newest answer is written, also over an earlier one: who holds a device
-is kubelet's to say, and a device that it takes back may be the next pod's. From then on the process alone counts, as
-without an agent: where kubelet says another device, the device report is withdrawn.
+the pod until that has ended. Pure: the time is passed in.
 """
 
 from __future__ import annotations
@@ -128,6 +112,18 @@ def judge(
     ``before``: the pod as it was read before the question; ``after``: as it is read now, None for gone. ``devices``:
     those of the machine, by UUID. ``asked_for_s``: for how long it is asked about; a kubelet that starts knows no
     pod yet.
+
+    An answer names a pod by namespace and name and has no UID, and a pod of that name may have been deleted by force
+    before. So it counts under three conditions (docs/design/node.md, Device report):
+
+    - the pod, as read *before the question*, had ``status.startTime``: kubelet writes it for a UID after it has
+      admitted it, and from then on the name means that UID to it;
+    - it has not ended and is not being deleted, before and after;
+    - it is at the same version when the answer is written: UID and resourceVersion are the write's preconditions.
+
+    While no container of the pod has run, kubelet's newest answer is written, also over an earlier one: who holds a
+    device is kubelet's to say, and a device that it takes back may be the next pod's. From then on the process alone
+    counts, as without an agent: where kubelet says another device, the device report is withdrawn.
     """
     if not before.has_started or before.is_over:
         raise ValueError(f"{before.name} was asked about before kubelet had admitted it, or after its end")
@@ -219,7 +215,12 @@ class _Entry:
 
 
 class Asking:
-    """The node's reservation pods that kubelet has admitted and not ended, by UID."""
+    """The node's reservation pods that kubelet has admitted and not ended, by UID.
+
+    A pod is asked about often at first, then seldom, and not at all once it is settled. It is asked about again after a
+    change of its annotations by somebody else, and all pods are when another kubelet listens: after a reboot, or the
+    loss of its notes, it may have given another device.
+    """
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}

@@ -1,14 +1,4 @@
-"""Sets memory limits of pods' control groups by NVML, and reads them back: ``nvmlDeviceSetMemoryLimits_v1``.
-
-Paths are passed as they are in this process's own mounts: NVML opens the folder. Setting takes CAP_SYS_ADMIN, reading
-takes no right. A group is asked about when it is new, and then once in ten looks: each question costs.
-
-Finds the control groups of pods in the tree of version 2, by the names that kubelet and runtimes give them.
-
-Folders are listed and nothing in them is opened. Nobody is taken for a pod below a container: what lies there is of the
-container's own making. A pod's groups are listed again when their number changes, when it is asked for, and every ten
-looks.
-"""
+"""Memory limits of pods' control groups (version 2), which are found by their names, set by NVML and read back."""
 
 from __future__ import annotations
 
@@ -61,7 +51,12 @@ class _Pod:
 
 
 class Groups:
-    """``root``: where the host's tree is mounted, from its uppermost group on."""
+    """``root``: where the host's tree is mounted, from its uppermost group on.
+
+    A group is found by the names that kubelet and runtimes give them. Folders are listed and nothing in them is opened.
+    Nobody is taken for a pod below a container: what lies there is of the container's own making. A pod's groups are
+    listed again when their number changes, when it is asked for, and every ten looks.
+    """
 
     def __init__(self, root: str = ROOT) -> None:
         self.root = root.rstrip("/")
@@ -159,7 +154,11 @@ _NO_RIGHT: Final = "the driver refused to set a limit; it takes CAP_SYS_ADMIN"
 
 
 class Limiting:
-    """``nvml``: the module pynvml, or what answers like it."""
+    """``nvml``: the module pynvml, or what answers like it. It is asked by ``nvmlDeviceSetMemoryLimits_v1``.
+
+    Paths are passed as they are in this process's own mounts: NVML opens the folder. Setting takes CAP_SYS_ADMIN,
+    reading takes no right. A group is asked about when it is new, and then once in ten looks: each question costs.
+    """
 
     def __init__(self, nvml: Any, groups: Groups) -> None:
         self._nvml = nvml

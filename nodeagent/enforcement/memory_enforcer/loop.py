@@ -3,12 +3,6 @@
 It goes by the caps that the agent sent last. Before it was sent any it looks and reports, and judges nobody; when the
 agent goes away the last caps go on: a pod's cap does not change while the pod lives, and a pod that is not in them has
 none.
-
-Ending a process that was judged, and no other.
-
-A PID is used again when its process has ended. So the process is pinned by a pidfd first, and only then start time and
-pod are read again: whoever has the PID after that, the signal goes to the one that was pinned. A kernel without pidfds
-(before 5.3) ends nobody.
 """
 
 from __future__ import annotations
@@ -54,7 +48,12 @@ REFUSED: Final = "refused"
 
 
 class Ending:
-    """Sends signals. ``grace_ns``: between SIGTERM and SIGKILL; 0: SIGKILL at once."""
+    """Ends processes that were judged, and no other. ``grace_ns``: between SIGTERM and SIGKILL; 0: SIGKILL at once.
+
+    A PID is used again when its process has ended. So the process is pinned by a pidfd first, and only then start time
+    and pod are read again: whoever has the PID after that, the signal goes to the one that was pinned. A kernel without
+    pidfds (before 5.3) ends nobody.
+    """
 
     def __init__(self, processes: Processes, *, grace_ns: int = 0) -> None:
         self._processes = processes

@@ -1,10 +1,8 @@
 """One look at the node's GPUs through NVML: their memory, their processes, and whose those are.
 
 What the driver can't answer costs that answer, or that device: the rest of the look is good. Slices of MIG are looked
-at in place of their card.
-
-The driver names PIDs, and a process may have ended and its PID be another's before it is looked up. That one has
-started after the driver was asked, so it is not taken for the one that has the memory.
+at in place of their card. The driver names PIDs, and a process may have ended and its PID be another's before it is
+looked up. That one has started after the driver was asked, so it is not taken for the one that has the memory.
 """
 
 from __future__ import annotations

@@ -1,12 +1,4 @@
-"""The control daemon of MPS as a child of the MPS daemon.
-
-Its end is the end of its clients' programs. So one that runs is never ended by the MPS daemon, also where it does not
-answer, until the MPS daemon stops. One that has ended is started again, after a pause that doubles.
-
-Asking the control daemon of MPS: its program with a command, for a bounded time and of a bounded length.
-
-A command ends with its answer, with its time, or as soon as the MPS daemon has to stop.
-"""
+"""The control daemon of MPS as a child of the MPS daemon, and asking it."""
 
 from __future__ import annotations
 
@@ -48,6 +40,9 @@ class Control:
     """``pipes``: the daemon's pipe directory, ``logs``: that of its logs.
 
     ``stop``: a file that can be read once the MPS daemon has to stop.
+
+    A command is the daemon's program, for a bounded time and of a bounded length. It ends with its answer, with its
+    time, or as soon as the MPS daemon has to stop.
     """
 
     def __init__(
@@ -155,7 +150,11 @@ _DAEMON_ENDS_WITHIN_S: Final = 4.0
 
 
 class Daemon:
-    """Times are of the monotonic clock."""
+    """Times are of the monotonic clock.
+
+    Its end is the end of its clients' programs. So one that runs is never ended by the MPS daemon, also where it does
+    not answer, until the MPS daemon stops. One that has ended is started again, after a pause that doubles.
+    """
 
     def __init__(self, control: Control, *, say: Callable[[str], None]) -> None:
         self._control = control
