@@ -1,23 +1,9 @@
 """Kueue's annotations on templates of pods: where their pods are to be placed, and in which slices.
 
-The templates that a workload has for its pods, and the part of the PodGroup that each is for.
-
-Kueue calls one of them a pod set, for all replicas of it.
-
-Kueue's slices of a template's pods: `podset-slice-required-topology`, with `podset-slice-size`.
-
-Each slice is a part of the PodGroup that has to be in one domain of the level. In a JobSet a slice is the pods of one
-Job, which are a part anyway. In a PyTorchJob and an Indexed Job a slice is a fixed number of pods, by their index, as
-KAI's segments are; where a PyTorchJob asks for segments, these stand. Other kinds, and slices of other sizes, are
-refused. Source: Kueue's KEP-2724, "Two-level Topology Aware scheduling" and "PodSet Slice size validation".
-
-Kueue's annotations that ask for a place, on templates of pods: `podset-required-topology` and the like.
-
-Kueue reads them for each template of a workload, which it calls a pod set, and names a level alone: the Topology is
-that of the flavor that it admits the workload to. Here the constraint of a template is that of the part of its pods,
-on the Topology that has the level. A level in KAI's annotations wins, and a Topology that these name counts.
-
-Where Kueue has placed a template itself, its node selectors are followed and nothing is asked for beside.
+Kueue reads them for each template of a workload, which it calls a pod set, for all replicas of it, and names a level
+alone: the Topology is that of the flavor that it admits the workload to. Here the constraint of a template is that of
+the part of its pods, on the Topology that has the level. A level in KAI's annotations wins, and a Topology that these
+name counts. Where Kueue has placed a template itself, its node selectors are followed and nothing is asked for beside.
 Source: Kueue's API `kueue.x-k8s.io/v1beta2`, KEP-2724.
 """
 
@@ -127,7 +113,13 @@ Slices: TypeAlias = tuple[PodSet, TopologyConstraint]
 
 
 def sliced(case: Case, shape: Shape, asked: Sequence[Slices]) -> Shape:
-    """Return a shape whose parts are slices of templates' pods, each under its constraint. Raises Refused."""
+    """Return a shape whose parts are slices of templates' pods, each under its constraint. Raises Refused.
+
+    A template asks for slices by `podset-slice-required-topology`, with `podset-slice-size`. Each slice is a part of
+    the PodGroup that has to be in one domain of the level. Where a PyTorchJob asks for KAI's segments, these stand.
+    Other kinds, and slices of other sizes, are refused. Source: KEP-2724, "Two-level Topology Aware scheduling" and
+    "PodSet Slice size validation".
+    """
     api_group = fields.text(case.top, "apiVersion").partition("/")[0]
     rule = _RULES_BY_KIND.get((api_group, fields.text(case.top, "kind")))
     return shape if not asked else (rule or _of_others)(case, shape, asked)

@@ -2,16 +2,8 @@
 
 A PodGroup is created whole. Afterwards only its shape (the minimums, the sub-groups, the annotation with the least
 number) and its topology constraint follow the workload. Queue, priority, preemptibility, times, labels and everything
-else stay as they were created, or as somebody set them: pods of one group may say different things, and what runs
-does not change queue or priority because a pod comes. The PodGroup of a foreign gang (foreign/) is recognized by its
-annotation, since pods of several owners may share it.
-
-The PodGroup has what was written last as two digests (annotation ``moorage.dev/grouped``). A shape or a
-constraint that is not as it was written was set by a person, and is kept. Without the annotation the PodGroup is that
-of KAI's pod-grouper, which overwrites both.
-
-Pods that run when a minimum rises, or when their PodGroup is made again, have lost nobody. A scheduler that did not see
-that can't tell, so the PodGroup says which minimum they have (annotation ``moorage.dev/kept-minimum``).
+else stay as they were created, or as somebody set them: pods of one group may say different things, and what runs does
+not change queue or priority because a pod comes.
 """
 
 from __future__ import annotations
@@ -158,7 +150,11 @@ def change(wanted: PodGroup, found: PodGroup, *, own: str | None, running: int) 
 
 
 def made_again(create: Create, *, running: int) -> Create:
-    """Return what to create for a PodGroup that is made again while this number of members is bound."""
+    """Return what to create for a PodGroup that is made again while this number of members is bound.
+
+    Pods that run when a minimum rises, or when their PodGroup is made again, have lost nobody. A scheduler that did not
+    see that can't tell, so the PodGroup says which minimum they have (annotation ``moorage.dev/kept-minimum``).
+    """
     meta = create.body["metadata"]
     annotations = {**meta["annotations"], **_kept(PodGroupSpec(min_member=running))}
     return Create({**create.body, "metadata": {**meta, "annotations": annotations}})
@@ -209,7 +205,10 @@ def _rise(before: PodGroupSpec, patch: Mapping[str, Any]) -> bool:
 
 
 def _is_ours(wanted: PodGroup, there: Live) -> bool:
-    """Whether the PodGroup was made of this workload, or of this gang, whose pods may have several workloads."""
+    """Whether the PodGroup was made of this workload, or of this gang, whose pods may have several workloads.
+
+    The PodGroup of a foreign gang (foreign/) is recognized by its annotation.
+    """
     if gang := gang_of(wanted):
         return gang == there.gang
     return bool({owner.uid for owner in wanted.metadata.owner_references or ()} & set(there.owners))
@@ -224,7 +223,12 @@ def _created(wanted: PodGroup) -> Mapping[str, Any]:
 
 
 def _written(there: Live) -> tuple[str, str]:
-    """Return the digests of what was written last, each "" if that is not known."""
+    """Return the digests of what was written last, each "" if that is not known.
+
+    They are two, in the annotation ``moorage.dev/grouped``. A shape or a constraint that is not as it was written was
+    set by a person, and is kept. Without the annotation the PodGroup is that of KAI's pod-grouper, which overwrites
+    both.
+    """
     shape, _, topology = there.written.partition(" ")
     return (shape, topology) if shape and topology else ("", "")
 

@@ -1,17 +1,7 @@
-"""Gangs that pods ask for in the words of another scheduler, and the PodGroup each becomes here.
-
-Which gang a pod asks for in the words of another scheduler (docs/grouping.md).
+"""Gangs that pods ask for in the words of another scheduler, and the PodGroup each becomes here (docs/grouping.md).
 
 A gang is a PodGroup of that scheduler, named by the pod, or is defined by its pods, which say the minimum themselves.
 Words that are not translated are refused: a pod that asks for a gang is never started alone.
-
-What pods of one foreign gang say of it, and that they say the same.
-
-What the first pod of a gang says is kept on its PodGroup (annotation ``moorage.dev/foreign-gang``) until the PodGroup
-is deleted. A pod that says something else is refused: it neither joins nor changes the gang. Only what pods and their
-owners say is compared; the PodGroup of the other scheduler is one for all of them.
-
-From a gang of another scheduler to the shape of its PodGroup here.
 """
 
 from __future__ import annotations
@@ -203,7 +193,12 @@ def said(gang: Gang, *, queue: str, priority: str) -> str:
 
 
 def difference(pod: Json, own: str, first: str) -> Refusal | None:
-    """Return why a pod that says ``own`` is not of the gang that says ``first``; None if it is."""
+    """Return why a pod that says ``own`` is not of the gang that says ``first``; None if it is.
+
+    What the first pod of a gang says is kept on its PodGroup (annotation ``moorage.dev/foreign-gang``) until the
+    PodGroup is deleted. A pod that says something else is refused: it neither joins nor changes the gang. Only what
+    pods and their owners say is compared; the PodGroup of the other scheduler is one for all of them.
+    """
     if own == first:
         return None
     mine, theirs = _read(own), _read(first)
