@@ -1,15 +1,7 @@
-"""What Moorage makes of a pod, offline: its request in the native form, or the refusal of admission.
+"""Pods in manifests as people keep them, read within bounds, and what Moorage makes of one, offline.
 
-The documents of a manifest, as YAML or JSON: read quickly, and no more of them than stands there.
-
-Ten thousand pods are 3 MB of text, so libyaml reads them where PyYAML has it. Manifests may repeat themselves by
-aliases (``*name`` and ``<<: *name``), but twenty lines of aliases that repeat aliases say as much as a whole disk. So a
-text is looked through before anything is made of it.
-
-Pods in manifests as people keep them: pods themselves, and the pod templates of objects that make pods.
-
-gpu/manifests.py says where they are in an object. Files, folders and standard input; YAML with any number of
-documents, Lists, JSON.
+They are pods themselves, and the pod templates of objects that make pods (gpu/manifests.py). Files, folders and
+standard input; YAML with any number of documents, Lists, JSON.
 """
 
 from __future__ import annotations
@@ -52,7 +44,10 @@ def _nothing() -> None:
 def documents(text: str, tick: Callable[[], None] = _nothing) -> list[object]:
     """Read all documents of a text. Raises yaml.YAMLError, ValueError or RecursionError for what is none.
 
-    ``tick`` is called again and again while a long text is read.
+    Ten thousand pods are 3 MB of text, so libyaml reads them where PyYAML has it. Manifests may repeat themselves by
+    aliases (``*name`` and ``<<: *name``), but twenty lines of aliases that repeat aliases say as much as a whole disk.
+    So a text is looked through before anything is made of it. ``tick`` is called again and again while a long text is
+    read.
     """
     if text.lstrip()[:1] in {"{", "["}:
         try:
@@ -292,7 +287,10 @@ def _texts(entries: object) -> dict[str, str]:
 
 
 def understood(pod: Pod, settings: DialectSettings) -> Translation | Refusal:
-    """Translate a pod from its own dialect; one without room for what a Binding writes is refused as well."""
+    """Translate a pod from its own dialect, or say why admission would refuse it.
+
+    One without room for what a Binding writes is refused as well.
+    """
     translation = combine.translate(pod, settings)
     if isinstance(translation, Refusal):
         return translation

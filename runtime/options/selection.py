@@ -1,9 +1,4 @@
-"""Which objects a command shows, as kubectl has it: ``-n``, ``-A`` and ``-l``, the same for all listings.
-
-What ``moorage inspect`` is asked for: kinds of objects with their spellings, formats, outputs, units.
-
-By what ``moorage top`` tells shares apart: whose have one letter and colour.
-"""
+"""Which objects a command shows: kinds, formats and units, and ``-n``, ``-A`` and ``-l`` as kubectl has them."""
 
 from __future__ import annotations
 
@@ -40,6 +35,7 @@ def called(kind: str) -> str:
     return _CALLED.get(kind, kind)
 
 
+#: By what ``moorage top`` tells shares apart: whose have one letter and colour.
 COLOURS: Final = ("namespace", "queue")
 
 

@@ -1,7 +1,4 @@
-"""The process of ``moorage admission``.
-
-Reviews of the webhooks, counted by webhook and answer.
-"""
+"""The process of ``moorage admission``, and the count of its reviews."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The process of ``moorage binder``.
-
-How attempts end at the binder and how long they take, counted; and how things stand, read when somebody asks.
-"""
+"""The process of ``moorage binder``, and its metrics: how attempts end and how long they take, and how things stand."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The process of ``moorage podgrouper``.
-
-PodGroups that were written and pods that were looked at, counted; and how many workloads wait, read when asked.
-"""
+"""The process of ``moorage podgrouper``, and its metrics."""
 
 from __future__ import annotations
 

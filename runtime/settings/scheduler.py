@@ -1,9 +1,4 @@
-"""Settings of ``moorage scheduler``, by KAI's names where it has them.
-
-Node affinity as a setting: a NodeSelector as manifests have it, in JSON.
-
-Settings of ``moorage scheduler`` about what pods prefer (docs/design/rules.md).
-"""
+"""Settings of ``moorage scheduler``, by KAI's names where it has them."""
 
 from __future__ import annotations
 
@@ -53,7 +48,10 @@ class _Selector(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
 
 
 def read(given: str) -> tuple[Term, ...]:
-    """Read the terms of which one has to hold. Raises ValueError with the text and what is allowed."""
+    """Read node affinity: the terms of which one has to hold. Raises ValueError with the text and what is allowed.
+
+    It is a NodeSelector as manifests have it, in JSON.
+    """
     try:
         found = msgspec.json.decode(given, type=_Selector)
     except msgspec.DecodeError as error:
@@ -120,7 +118,7 @@ _WEIGHT: Final = kinds.whole("WEIGHT", least=0, most=100)
 
 
 class PreferenceOptions(Replica, frozen=True, kw_only=True):
-    """What an administrator may choose about preferences."""
+    """What an administrator may choose about what pods prefer (docs/design/rules.md)."""
 
     prefer_no_schedule_weight: Annotated[
         int, Setting(help="weight of taints PreferNoSchedule; 0 ignores them", kind=_WEIGHT)

@@ -1,10 +1,4 @@
-"""A component's settings from everywhere: what the command line says, then the environment, the file, the defaults.
-
-Settings from the environment: ``MOORAGE_<COMPONENT>_<NAME>``; several values with commas between them.
-
-Kubernetes puts variables of its own there for each Service of the namespace, and ours are called as our components
-are: ``MOORAGE_ADMISSION_SERVICE_HOST``, ``MOORAGE_ADMISSION_PORT=tcp://10.96.0.7:443``. They are no settings.
-"""
+"""A component's settings from everywhere: what the command line says, then the environment, the file, the defaults."""
 
 from __future__ import annotations
 
@@ -26,7 +20,10 @@ _LINK: Final = re.compile(r"(tcp|udp|sctp)://\S+")
 def read(
     settings: Sequence[Declared], component: str, environment: Mapping[str, str]
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return values by their fields, and a sentence for each variable that can't be."""
+    """Return values of the environment by their fields, and a sentence for each variable that can't be.
+
+    Variables are ``MOORAGE_<COMPONENT>_<NAME>``; several values have commas between them.
+    """
     known = {each.variable(component): each for each in settings}
     values: dict[str, Any] = {}
     wrong: list[str] = []
@@ -59,7 +56,11 @@ def _ours(component: str, environment: Mapping[str, str]) -> Iterator[tuple[str,
 
 
 def _is_of(service: str, name: str, value: str) -> bool:
-    """Whether a variable is one of those that Kubernetes makes of a Service."""
+    """Whether a variable is one of those that Kubernetes makes of a Service.
+
+    Kubernetes sets them for each Service of the namespace, and ours are called as our components are:
+    ``MOORAGE_ADMISSION_SERVICE_HOST``, ``MOORAGE_ADMISSION_PORT=tcp://10.96.0.7:443``. They are no settings.
+    """
     rest = name.removeprefix(service)
     if rest == name:
         return False
