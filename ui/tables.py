@@ -1,10 +1,4 @@
-"""Tables: on a terminal as wide as that is and in colour, elsewhere a line for each row, as kubectl's.
-
-Where the text of a table goes on a terminal: which columns are left out, and how wide the others are. Pure.
-
-A column is cut nowhere. On a narrow terminal prose is wrapped, then whole columns are left out in the order that the
-table gives, then what may be folded is. Names of nodes are neither.
-"""
+"""Tables: on a terminal as wide as that is and in colour, elsewhere a line for each row, as kubectl's."""
 
 from __future__ import annotations
 
@@ -43,7 +37,11 @@ class Kinds(NamedTuple):
 
 
 def laid_out(titles: Sequence[str], natural: Sequence[int], kinds: Kinds, width: int, *, gap: int = len(GAP)) -> Layout:
-    """Make room within a width. ``natural``: how wide each column is with its text in one line."""
+    """Make room within a width. ``natural``: how wide each column is with its text in one line.
+
+    Pure. A column is cut nowhere. On a narrow terminal prose is wrapped, then whole columns are left out in the order
+    that the table gives, then what may be folded is. Names of nodes are neither.
+    """
     columns = list(range(len(titles)))
 
     def fits(shown: Sequence[int]) -> bool:

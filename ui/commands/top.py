@@ -1,7 +1,4 @@
-"""What ``kubectl moorage top`` does when it is called: follow, and draw what changed until told to end.
-
-Keys that are pressed on a terminal, one by one and without an echo.
-"""
+"""What ``kubectl moorage top`` does when it is called: follow, draw what changed, and read keys, until told to end."""
 
 from __future__ import annotations
 

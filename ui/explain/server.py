@@ -1,16 +1,7 @@
 """Explanations of a running scheduler: ``GET /explain/pod|podgroup/NAMESPACE/NAME?what-if=...`` over HTTPS.
 
-Who may ask: a TokenReview names the user, a SubjectAccessReview says whether the user may get the object, another one
-whether pods of other namespaces may be named. The API server's service proxy removes the header Authorization, so the
-token comes in a header of Moorage's. The proxy verifies no certificate: one is made at each start, for encryption only.
-
-How much it may cost: the number of waiting questions is bounded, in all and by user, and an answer is kept for
-seconds. One question is computed at a time, for ``MOST_S`` at most, in slices between decisions: two slices never
-follow each other directly, and slices take a tenth of the time over seconds. Unused time is saved for ``BURST_S``
-seconds of work, which is enough for the first question after a quiet time.
-
-Idle shares are listed beside a waiting group where reports of working node agents name them (gpu/node_use.py). They
-are never a reason to evict.
+The number of waiting questions is bounded, in all and by user, and an answer is kept for seconds. One question is
+computed at a time, for ``MOST_S`` at most, in slices between decisions.
 """
 
 from __future__ import annotations
@@ -62,7 +53,11 @@ BURST_S: Final = 2.0
 
 
 class Budget:
-    """Counts what slices took. ``worked_s``: a clock of this thread's CPU time, which others' load does not move."""
+    """Counts what slices took. ``worked_s``: a clock of this thread's CPU time, which others' load does not move.
+
+    Two slices never follow each other directly, and slices take a tenth of the time over seconds. Unused time is saved
+    for ``BURST_S`` seconds of work, which is enough for the first question after a quiet time.
+    """
 
     def __init__(
         self,
@@ -189,7 +184,11 @@ _AT_ONE_TIME: Final = 8
 
 
 class Rights:
-    """Asks the API server, with what ``api`` may: create tokenreviews and subjectaccessreviews."""
+    """Asks the API server, with what ``api`` may: create tokenreviews and subjectaccessreviews.
+
+    A TokenReview names the user, a SubjectAccessReview says whether the user may get the object, another one whether
+    pods of other namespaces may be named.
+    """
 
     def __init__(self, api: Api, *, holds_s: float = RIGHTS_HOLD_S) -> None:
         self._api = api
@@ -316,6 +315,7 @@ class Answering:
 
 
 def _authorization(request: web.Request) -> str:
+    """The API server's service proxy removes the header Authorization, so the token comes in a header of Moorage's."""
     return request.headers.get(TOKEN_HEADER, "") or request.headers.get("Authorization", "")
 
 
@@ -355,7 +355,11 @@ _AT_MOST: Final = "5%"
 def idle_holders(
     held: Iterable[Reservation], use_on: Callable[[str], NodeUse | None], *, now_ns: int, namespace: str = ""
 ) -> tuple[IdleShareView, ...]:
-    """Return those of one namespace, "" for all; those that have cost most come first."""
+    """Return those of one namespace, "" for all; those that have cost most come first.
+
+    They are listed beside a waiting group where reports of working node agents name them (gpu/node_use.py), and are
+    never a reason to evict.
+    """
     found: list[tuple[int, IdleShareView]] = []
     for each in held:
         use = use_on(each.node) if each.book is not None and each.uuid else None
@@ -391,7 +395,10 @@ _NAME: Final = "moorage-scheduler"
 
 
 def certified(now_ns: int) -> ssl.SSLContext:
-    """Return a context with a new certificate."""
+    """Return a context with a new certificate.
+
+    The API server's service proxy verifies no certificate: one is made at each start, for encryption only.
+    """
     made = serving_certificate(dns_names=[_NAME], now_ns=now_ns, lifetime_s=_LIFETIME_S)
     context = server_context()
     load(context, made.certificate, made.key)

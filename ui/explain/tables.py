@@ -1,7 +1,4 @@
-"""A node as people and programs read it: whether it takes pods, and what keeps those that wait off it.
-
-A pod or PodGroup as people and programs read it: from what the core says to words and tables.
-"""
+"""What explains a node, pod or PodGroup, from what the core says to words and tables, for people and programs."""
 
 from __future__ import annotations
 

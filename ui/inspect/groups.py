@@ -1,6 +1,6 @@
-"""PodGroups as tables: a row for each, and for those that were named their sub-groups and pods.
+"""PodGroups, their sub-groups and pods: how many run and wait, and why, as data and as tables. Pure.
 
-PodGroups as they stand: how many pods run and wait, and why. Counted by the scheduler's own quorum. Pure.
+They are counted by the scheduler's own quorum.
 """
 
 from __future__ import annotations

@@ -1,13 +1,4 @@
-"""From lists of API objects to what there is to see. Pure, and counted by the scheduler's own code.
-
-One pod: what it asks and in whose words, what it was given, and why it waits.
-
-A cluster as it was read once, counted by the functions that the scheduler counts by.
-
-The scheduler's own cluster (scheduler/core/cluster.py) follows events, decides, and needs NumPy for that: importing it
-took a third of what ``inspect`` takes. Here each object is taken once, and nothing is decided; a test holds both to the
-same views.
-"""
+"""From lists of API objects to what there is to see. Pure, and counted by the scheduler's own functions."""
 
 from __future__ import annotations
 
@@ -68,7 +59,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def pod_view(pod: Pod, around: Surroundings) -> PodView:
-    """Show any pod, with GPUs or without."""
+    """Show any pod, with GPUs or without: what it asks and in whose words, what it was given, and why it waits."""
     found = asked.asked(pod)
     view = PodView(
         namespace=pod.metadata.namespace,
@@ -217,7 +208,12 @@ class Beside(msgspec.Struct, frozen=True, gc=False):
 
 
 class Count:
-    """Nodes, hand-overs and pods of one moment."""
+    """Nodes, hand-overs and pods of one moment.
+
+    The scheduler's own cluster (scheduler/core/cluster.py) follows events, decides, and needs NumPy for that: importing
+    it took a third of what ``inspect`` takes. Here each object is taken once, and nothing is decided; a test holds both
+    to the same views.
+    """
 
     def __init__(self, found: Found | None = None, settings: Settings | None = None) -> None:
         self._settings = settings or Settings()

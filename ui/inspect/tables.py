@@ -1,8 +1,6 @@
 """An inspection as tables. Numbers are rounded against the reader: what is used up, what is free down.
 
 ``--format aliyun`` has the table of Aliyun's gpushare (docs/inspect.md).
-
-Free GPUs that fit no pod, as a table: how many for which cause, and what that means. In one place for all views.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ CAUSE_WORDS: Final[Mapping[Cause, str]] = {
 
 
 def unusable_sheets(unusable: Iterable[UnusableView]) -> list[Sheet]:
-    """A row for each cause; no table where every free GPU fits some pod."""
+    """A row for each cause why free GPUs fit no pod, for all views; no table where every free GPU fits some pod."""
     rows = [
         (Cell(each.cause.value, "yellow"), Cell(gpus_down(each.nano)), Cell(CAUSE_WORDS[each.cause]))
         for each in unusable

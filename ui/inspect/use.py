@@ -1,9 +1,6 @@
-"""What tenants use, beside what an inspection shows that they hold: data for programs, cells for tables. Pure.
+"""What tenants use of their shares beside what they hold: rows, their order, sums, cells, and the words. Pure.
 
-What pods use of their shares beside what they hold: rows, their order, sums, and the words for both. Pure.
-
-Use is what agents report (gpu/node_use.py), in percent of a share. Sums are of shares whose use is known; what is not
-known is counted, and never taken for nothing.
+Use is what agents report (gpu/node_use.py), in percent of a share.
 """
 
 from __future__ import annotations
@@ -44,7 +41,10 @@ class Row(TenantUseView, frozen=True, gc=False, kw_only=True):
 
 
 class Sum(msgspec.Struct, frozen=True, kw_only=True):
-    """Shares of one queue, namespace or node. ``unknown``: how many of them have no number."""
+    """Shares of one queue, namespace or node. ``unknown``: how many of them have no number.
+
+    Percentages are of shares whose use is known: what is not known is never taken for nothing.
+    """
 
     name: str
     shares: int = 0

@@ -1,11 +1,7 @@
-"""What explanations of pods rest on: a scheduler's own state, a cluster that is followed, or a recorded run.
+"""Why a pod of the page waits, and what would let it start: the answer of ``moorage explain pod``.
 
-Why a pod of the page waits, and what would let it start: the answer of ``moorage explain pod``.
-
-The scheduler answers where it explains; it is asked with the reader's own token. Else the page counts what it has read
-and tries changes itself: in a thread, so that the page goes on, one question at a time, and at most a part of the time.
-The page keeps less of pods than a scheduler (``objects.kept``): no volumes, and of pods without GPUs no affinity. It
-reads no ResourceClaims.
+The scheduler answers where it explains; it is asked with the reader's own token. Else the page counts what it has read,
+which is a cluster that is followed or a recorded run, and tries changes itself.
 """
 
 from __future__ import annotations
@@ -59,6 +55,7 @@ MOST_OF_ONE_USER: Final = 4
 _BY_SCHEDULER: Final = "the scheduler, from its own state"
 _BY_PAGE: Final = "this page, from what it has read"
 #: No answer of the page rests on these.
+#: The page keeps less of pods than a scheduler (``objects.kept``), and reads no ResourceClaims.
 NOT_KEPT: Final = "volumes and ResourceClaims of pods, and affinity of pods without GPUs: the page does not keep them"
 
 
@@ -123,7 +120,10 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PageExplains:
-    """``asks``: None where there is no scheduler to ask."""
+    """``asks``: None where there is no scheduler to ask.
+
+    It counts in a thread, so that the page goes on, one question at a time, and at most a part of the time.
+    """
 
     def __init__(self, reads: Reads, *, clock: Clock, asks: Asks | None = None) -> None:
         self._reads = reads

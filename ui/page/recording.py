@@ -1,12 +1,6 @@
-"""Records a simulated run: what an API server in memory has, and every change of it, for ``moorage ui --open``.
+"""Records a page, or a simulated run with every change of its API server in memory, for ``moorage ui --open``.
 
-The recorder is no client of the server and waits for nothing: each write calls it, and it reads the clock and writes
-a line. So a run is the same with it and without, to the last write.
-
-Writes down what a page is made of, with its times, for a page that is made of it again (ui/page/timeline.py).
-
-What containers run and their environment is left out, since secrets are found there, and so is what kubectl keeps of
-manifests.
+A page is made of the record again, with its times (ui/page/timeline.py).
 """
 
 from __future__ import annotations
@@ -138,7 +132,7 @@ class Recording(Objects):
 
 
 def _bare(pod: Pod) -> Pod:
-    """Without what may be secret."""
+    """Without what may be secret: what containers run and their environment, and what kubectl keeps of manifests."""
     spec = msgspec.structs.replace(
         pod.spec,
         containers=[_bare_container(one) for one in pod.spec.containers],
@@ -156,7 +150,11 @@ def _bare_container(container: Container) -> Container:
 
 
 class Recorder:
-    """Listens to a server, until it is ended. Without a recording it does nothing."""
+    """Listens to a server, until it is ended. Without a recording it does nothing.
+
+    It is no client of the server and waits for nothing: each write calls it, and it reads the clock and writes a line.
+    So a run is the same with it and without, to the last write.
+    """
 
     def __init__(self, recording: Recording | None = None) -> None:
         self._recording = recording

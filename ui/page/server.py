@@ -1,17 +1,7 @@
-"""How readers connect: limited in number and rate, and over TLS with the certificate that is in its files now.
+"""The page over HTTP: its files, the state, its changes as server-sent events, and the path of one pod. GET only.
 
-Anybody beyond loopback who reaches the page's address gets as far as this, without a token. So nobody stays who says
-nothing: a handshake has 10 s, and a request 15 s. Of too many, those make room first that have asked nothing.
-
-The page's own files, which are the same for every reader.
-
-How an answer of the page is sent: headers of a careful page, JSON, gzip, and an end for who does not read.
-
-Nothing of what pods and people have written gets into HTML here: it goes out as JSON, and the page makes text of it.
-
-The page over HTTP: its files, the state, its changes as server-sent events, and the path of one pod. GET only.
-
-Answers that depend on a reader's rights are under ``/api``; the files are the same for all readers.
+Answers that depend on a reader's rights are under ``/api``; the files are the same for all readers. Nothing of what
+pods and people have written gets into HTML here: it goes out as JSON, and the page makes text of it.
 """
 
 from __future__ import annotations
@@ -464,7 +454,12 @@ LIMITS: Final = Limits(connections=CONNECTIONS)
 
 
 class Door:
-    """A listening socket, and what is ``shown`` there over TLS; None: nothing, connections are taken as they are."""
+    """A listening socket, where readers are limited in number and rate. ``shown``: what is shown there over TLS.
+
+    Without it connections are taken as they are. Anybody beyond loopback who reaches the page's address gets as far as
+    this, without a token. So nobody stays who says nothing: a handshake has 10 s, and a request 15 s. Of too many,
+    those make room first that have asked nothing.
+    """
 
     def __init__(
         self,

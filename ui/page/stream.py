@@ -2,13 +2,6 @@
 
 A frame draws what is marked and nothing else; the last frames are kept, so that a reader who was away for a moment
 receives what it missed, and not everything again.
-
-Who may read some namespaces alone is shown their pods, and nothing is idle: somebody else may be there. What is left
-of a shared device is known where its reservation pod may be read: the book on it (gpu/book.py) names all tenants.
-
-Queues are counted by the scheduler's core: each pod has a row in its sums, counted again when something about it was
-marked; shares are divided again when a sum has changed. So a change costs that of its pods and one division. Rows know
-no earlier version of an object, so a recorded run may be shown backwards as well.
 """
 
 from __future__ import annotations
@@ -60,6 +53,9 @@ def as_far_as_known(card: NodeCard | None, namespaces: Collection[str] | None) -
     """Take back what was concluded from what is not seen: what is idle, left or stranded, and that books are gone.
 
     ``namespaces``: those whose pods were read; None: all, so there is nothing to take back.
+
+    A reader of some namespaces alone is shown their pods, and nothing is idle: somebody else may be there. What is left
+    of a shared device is known where its reservation pod may be read: the book on it (gpu/book.py) names all tenants.
     """
     if card is None or namespaces is None:
         return card
@@ -313,6 +309,10 @@ class QueueCounts:
 
     Queues divide the nodes of their node pool. Pods of a pool without nodes and Queues count in none: anybody can write
     such a label.
+
+    They are counted by the scheduler's core: each pod has a row in its sums, counted again when something about it was
+    marked; shares are divided again when a sum has changed. So a change costs that of its pods and one division. Rows
+    know no earlier version of an object, so a recorded run may be shown backwards as well.
     """
 
     def __init__(self, objects: Objects) -> None:

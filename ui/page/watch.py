@@ -1,10 +1,6 @@
-"""Keeps the page's objects in step with an API server, by the reflectors that all components use.
+"""Keeps the page's objects in step with an API server, makes frames of their changes, and counts stranded GPUs.
 
-Makes frames of changes, at a limited rate, and wakes the readers that wait for a new one.
-
-Free GPUs that fit no pod, counted now and then from all that is followed (docs/packing.md).
-
-All nodes and pods have to be counted for it, so it is done in a thread, and for a small part of the time.
+Objects are followed by the reflectors that all components use.
 """
 
 from __future__ import annotations
@@ -46,7 +42,10 @@ _NODES_PER_TURN: Final = 4
 
 
 class Publishing:
-    """The frames of objects, which are made by ``make`` and wake this when they change."""
+    """The frames of objects, which are made by ``make`` and wake this when they change.
+
+    The rate of frames is limited. A new one wakes the readers that wait for it.
+    """
 
     def __init__(
         self, epoch: str, *, every_s: float = FRAMES_EVERY_S, make: Callable[[Callable[[], None]], Objects] = Objects
@@ -93,7 +92,11 @@ _PART: Final = 20
 
 
 class Unusable:
-    """``found``: as of the last count. ``tell`` is called with it after each count."""
+    """Counts free GPUs that fit no pod, now and then, from all that is followed (docs/packing.md).
+
+    All nodes and pods have to be counted for it, so it is done in a thread, and for a small part of the time.
+    ``found``: as of the last count. ``tell`` is called with it after each count.
+    """
 
     def __init__(self, objects: Objects, tell: Callable[[Sequence[UnusableView]], None] = lambda _: None) -> None:
         self._objects = objects

@@ -1,10 +1,8 @@
-"""A cluster that was read once, counted as the scheduler counts it, for what is shown of queues.
+"""A cluster that was read once, counted as the scheduler counts it, for what is shown of queues. Pure.
 
 Claims of volumes and Jobs of pods are not read, nor Topologies where none are given, nor ResourceClaims where no
 ``devices`` are given. They may keep a pod waiting, but change nothing about what it counts for: the order of queues is
 shown as if they kept nobody.
-
-What ResourceClaims get, as it was read once: claims, devices, classes, and rules that taint devices. Pure.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ from wire.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceS
 
 
 class Devices(msgspec.Struct, frozen=True, kw_only=True):
-    """Records of each kind. A kind that the cluster does not have has none.
+    """What ResourceClaims get: records of each kind. A kind that the cluster does not have has none.
 
     ``rules``: None where there may be some that were not read. ``serves_rules``: the cluster knows DeviceTaintRules.
     """

@@ -1,10 +1,4 @@
-"""Queues of a cluster that was listed once, counted for each node pool as its scheduler counts them.
-
-Of which node pool the objects of a cluster are, as far as labels tell: who decides on a group, and on which nodes.
-
-A scheduler knows its pool from its settings. Who reads a cluster takes KAI's label, which schedulers go by unless
-``--nodepool-label-key`` names another one (docs/node-pools.md).
-"""
+"""Queues of a cluster that was listed once, counted for each node pool as its scheduler counts them."""
 
 from __future__ import annotations
 
@@ -116,7 +110,11 @@ def pools_of(queues: Iterable[Queue]) -> list[str]:
 
 
 class Pools:
-    """The pools of a cluster. Only objects with the label are kept."""
+    """The pools of a cluster, as far as labels tell. Only objects with the label are kept.
+
+    A scheduler knows its pool from its settings. Here KAI's label counts, which schedulers go by unless
+    ``--nodepool-label-key`` names another one (docs/node-pools.md).
+    """
 
     def __init__(self, found: Found[SeenPod]) -> None:
         known = {(group.metadata.namespace, group.metadata.name): _pool(group.metadata) for group in found.groups}

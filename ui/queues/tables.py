@@ -1,8 +1,7 @@
 """``inspect queues``: all queues as a tree, with what each may use, uses and waits for.
 
-Amounts of queues as people read them: cores, GB of 10^9 bytes, GPUs, to two places.
-
-Quotas and limits are rounded down. Used and requested amounts and fair shares are rounded up.
+Amounts are cores, GB of 10^9 bytes, and GPUs, to two places. Quotas and limits are rounded down; used and requested
+amounts and fair shares are rounded up.
 """
 
 from __future__ import annotations

@@ -1,12 +1,4 @@
-"""Queues as lines of a terminal: a tree with a bar each, to scale, and what each uses, is due and waits for. Pure.
-
-A bar is as long as the largest share of all. ``#`` is used within the fair share, ``!`` used above it, ``-`` due and
-not used, ``.`` the rest.
-
-Use of shares as lines of a terminal: idle pods, what each pod uses of what it holds, sums. Pure.
-
-Without an agent there is one line that says so. Of a node whose agent is dead nothing is shown as current.
-"""
+"""Queues, and use of shares, as lines of a terminal. Pure."""
 
 from __future__ import annotations
 
@@ -42,6 +34,8 @@ def use_lines(
     """Tables of pods, of namespaces or queues (``by``), and of nodes, then what is not known and why.
 
     ``queue_of``: the queue of each pod, by UID. ``width``: of the terminal; names are cut to fit.
+
+    Without an agent there is one line that says so. Of a node whose agent is dead nothing is shown as current.
     """
     if not any(node.use for node in nodes):
         yield Text(use.NO_AGENTS, style="yellow")
@@ -192,7 +186,11 @@ _UNKNOWN: Final = "?"
 
 
 def queue_lines(queues: Sequence[QueueLine], width: int) -> Iterator[Text]:
-    """A head, and a line for each queue, or two where its name is long; each node pool, where there are some, apart."""
+    """A head, and a line for each queue, or two where its name is long; each node pool, where there are some, apart.
+
+    A bar is as long as the largest share of all. ``#`` is used within the fair share, ``!`` used above it, ``-`` due
+    and not used, ``.`` the rest.
+    """
     if not queues:
         yield Text("There are no Queues here: there is none, or they can't be read.", style="dim")
         return
