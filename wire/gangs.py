@@ -1,12 +1,8 @@
-"""Kinds whose pods start together, and the labels that their controllers write on pods.
+"""Kinds whose pods start together, labels of their controllers, and labels that ask other schedulers for the same.
 
-The scheduler and the podgrouper both read these, and neither may import the other.
-Sources: the API reference of each project.
-
-Labels and annotations by which pods ask other schedulers to start together.
-
-The scheduler and the podgrouper both read these, and neither may import the other. Sources: coscheduling of
-kubernetes-sigs/scheduler-plugins, volcano.sh/apis (scheduling/v1beta1), koordinator.sh (apis/extension), YuniKorn.
+The scheduler and the podgrouper both read these, and neither may import the other. Sources: the API reference of each
+project; coscheduling of kubernetes-sigs/scheduler-plugins, volcano.sh/apis (scheduling/v1beta1), koordinator.sh
+(apis/extension), YuniKorn.
 """
 
 from __future__ import annotations

@@ -1,17 +1,4 @@
-"""Numbers and durations as Go reads them, which is what Kubernetes' own types and KAI's annotations hold.
-
-Whole numbers as Go reads them: ``strconv.ParseInt(text, 10, 64)``.
-
-Python's ``int`` also takes blanks, underscores and digits of other alphabets; Kubernetes compares none of these.
-
-Durations as Go writes them, which is what Kubernetes' own types hold: ``1h30m``, ``-1s``, ``1.5s``, ``0``.
-
-The grammar is that of Go's ``time.ParseDuration``. Exact: nanoseconds, what is smaller is cut off, as there.
-
-Numbers as Go's strconv reads them, since KAI's answers to malformed annotations depend on it.
-
-Only for telling one refusal from another and for range checks; a share is never computed from what comes out here.
-"""
+"""Numbers and durations as Go reads them, which is what Kubernetes' own types and KAI's annotations hold."""
 
 from __future__ import annotations
 
@@ -24,7 +11,10 @@ _MOST: Final = 2**63 - 1
 
 
 def parse_int(text: str) -> int | None:
-    """Read a 64-bit integer; None if Go refuses the text."""
+    """Read a 64-bit integer as ``strconv.ParseInt(text, 10, 64)``; None if Go refuses the text.
+
+    Python's ``int`` also takes blanks, underscores and digits of other alphabets; Kubernetes compares none of these.
+    """
     digits = text[1:] if text[:1] in {"+", "-"} else text
     if not (digits.isascii() and digits.isdigit()) or len(digits := digits.lstrip("0")) > _DIGITS_OF_64_BITS:
         return None
@@ -54,7 +44,10 @@ class MalformedDuration(ValueError):
 
 
 def parse_ns(text: str) -> int:
-    """Read a duration in nanoseconds, negative ones too. Raises MalformedDuration."""
+    """Read a duration in nanoseconds, negative ones too: ``1h30m``, ``-1s``, ``1.5s``, ``0``. Raises MalformedDuration.
+
+    The grammar is that of Go's ``time.ParseDuration``. Exact: what is smaller is cut off, as there.
+    """
     unsigned = text[1:] if text[:1] in {"+", "-"} else text
     if unsigned == "0":
         return 0
@@ -89,7 +82,11 @@ _UINT_DIGITS: Final = 20
 
 
 def parse_float(text: str) -> float | None:
-    """Read a 64-bit float; None where Go has an error. Infinities are one of them here: no caller allows any."""
+    """Read a 64-bit float; None where Go has an error. Infinities are one of them here: no caller allows any.
+
+    KAI's answers to malformed annotations depend on it. It only tells one refusal from another and checks ranges; a
+    share is never computed from what comes out here.
+    """
     if _NOT_A_NUMBER.fullmatch(text):
         return float("nan")
     if _DECIMAL_FLOAT.fullmatch(text):

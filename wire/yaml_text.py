@@ -1,9 +1,4 @@
-"""YAML that people hand in, read within bounds, and what is wrong with it in one line.
-
-YAML that people hand in, read without aliases: a few lines of them, merged into each other, are read for hours.
-
-Where a text is not YAML, and why, in one line without PyYAML's name for a text in memory.
-"""
+"""YAML that people hand in, read within bounds, and what is wrong with it in one line."""
 
 from __future__ import annotations
 
@@ -15,7 +10,10 @@ from yaml.reader import ReaderError
 
 
 class WrittenOut(yaml.SafeLoader):
-    """Refuses aliases; everything else as a SafeLoader."""
+    """Refuses aliases; everything else as a SafeLoader.
+
+    A few lines of aliases, merged into each other, are read for hours.
+    """
 
     @override
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
@@ -25,7 +23,10 @@ class WrittenOut(yaml.SafeLoader):
 
 
 def why_not_yaml(error: Exception) -> str:
-    """Say what is wrong with a text that could not be read, with line and column where they are known."""
+    """Say what is wrong with a text that could not be read, with line and column where they are known.
+
+    It is one line without PyYAML's name for a text in memory.
+    """
     if isinstance(error, ReaderError):
         return f"character {error.position + 1}: {error.reason}"
     if not isinstance(error, yaml.MarkedYAMLError):
