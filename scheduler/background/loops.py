@@ -1,16 +1,4 @@
-"""Small loops beside decisions: nodes that answer late or join, the audit of the ledger, and prices.
-
-How long reservation pods have been asked which device they hold is counted from when a reservation was seen: what the
-binder and the API server take is not the node's fault. A node that came from another node pool takes nobody until what
-is on its way from there has arrived: the other scheduler's commits are not seen here before their pods are bound, and a
-request takes 11 s at most (kube/client/retry.py).
-
-The ledger is counted again all the time, node by node: it equals what is known of the objects (invariants.md, S12). A
-row that differs would be a bug of ours, so it is logged as an error, and the node is counted again.
-
-Prices of the strategy ``priced`` follow the pods that come (scheduler/core/scores/prices.py). They are made from a copy
-beside the event loop, and the cluster takes them as a value, so a decision reads prices that stand still.
-"""
+"""Small loops beside decisions: nodes that answer late or join, the audit of the ledger, and prices."""
 
 from __future__ import annotations
 
@@ -30,7 +18,11 @@ from scheduler.watch.cache import Cache
 
 
 class Answering:
-    """Tells the core when the time of an answer is over."""
+    """Tells the core when the time of an answer is over.
+
+    The time is counted from when a reservation was seen: what the binder and the API server take is not the node's
+    fault.
+    """
 
     def __init__(self, cache: Cache, *, answer_s: float) -> None:
         self._cache = cache
@@ -66,7 +58,12 @@ class Answering:
 
 
 class JoiningNodes:
-    """Says of nodes that they have settled. A node that is seen to join is looked at after ``settle_s``."""
+    """Says of nodes that they have settled. A node that is seen to join is looked at after ``settle_s``.
+
+    A node that comes from another node pool takes nobody until what is on its way from there has arrived: the other
+    scheduler's commits are not seen here before their pods are bound. A request takes 11 s at most
+    (kube/client/retry.py).
+    """
 
     def __init__(self, cache: Cache, *, settle_s: float) -> None:
         self._cache = cache
@@ -102,7 +99,11 @@ _ROUND_S: Final = 10.0
 
 
 class Recounting:
-    """Goes round all nodes, every ten seconds at most. A thousand take a minute."""
+    """Goes round all nodes, every ten seconds at most. A thousand take a minute.
+
+    Each node's row in the ledger equals what is known of the objects (invariants.md, S12). A row that differs would be
+    a bug of ours: it is logged as an error, and the node is counted again.
+    """
 
     def __init__(self, cache: Cache, emit: Emit) -> None:
         self._cache = cache
@@ -136,7 +137,11 @@ class Recounting:
 
 
 class Pricing:
-    """Makes prices now and then."""
+    """Makes prices of the strategy ``priced`` now and then, by the pods that come (scheduler/core/scores/prices.py).
+
+    They are made from a copy beside the event loop, and the cluster takes them as a value: within a decision they do
+    not change.
+    """
 
     def __init__(self, cache: Cache, settings: PricingSettings) -> None:
         self._cache = cache

@@ -1,14 +1,7 @@
 """Records what queues used over time (scheduler/core/queues/use_over_time.py), counted here or read from a Prometheus.
 
-Each tick adds what queues use now, or a Prometheus is queried every ``fetch_s`` (as in KAI). Its answer counts
-until it is older than ``staleness_period_s``; then use counts for no queue, and ``explain queue`` says so. Decisions
-never wait for an answer. The record is in a ConfigMap of the scheduler's namespace, written every five minutes: a new
-leader continues it, and programs show it.
-
-The queries are KAI's, bounded in time and size: what was allocated to each queue, summed over the
-window, and what the cluster had, likewise. The allocation is the largest of equal series, since two scrapes of one
-scheduler, or two schedulers, may report the same. A Prometheus may scrape others that report such series, so the
-queries leave out NaN and values below 0, other names are not read, and no queue used more than the cluster had.
+Decisions never wait for an answer. The record is in a ConfigMap of the scheduler's namespace, written every five
+minutes: a new leader continues it, and programs show it.
 """
 
 from __future__ import annotations
@@ -153,7 +146,13 @@ class Malformed(Exception):
 
 
 def queries(period: UsePeriod, resolution_s: int, now_s: int) -> tuple[Queries, ...]:
-    """What to ask about each dimension. ``resolution_s``: between two samples that are summed."""
+    """What to ask about each dimension. ``resolution_s``: between two samples that are summed.
+
+    The queries are KAI's, bounded in time and size: what was allocated to each queue, summed over the window, and what
+    the cluster had, likewise. The allocation is the largest of equal series, since two scrapes of one scheduler, or two
+    schedulers, may report the same. A Prometheus may scrape others that report such series, so the queries leave out
+    NaN and values below 0; ``sums`` reads no other names, and no queue used more than the cluster had.
+    """
     window_s = max(resolution_s, now_s - window_began_s(period, now_s))
     fading = f" * 0.5 ^ (({now_s} - time()) / {period.half_life_s})" if period.half_life_s else ""
 
@@ -285,7 +284,7 @@ _BETWEEN_WRITES_S: Final = 300
 
 
 class QueueUse:
-    """Counts and keeps the use of queues over time. ``clock``: the API server's."""
+    """Counts and keeps the use of queues over time: each tick adds what they use now. ``clock``: the API server's."""
 
     def __init__(self, api: Api, cache: Cache, *, clock: Clock, period: UsePeriod) -> None:
         self._map = QueueUseMap(api, cache.cluster.settings.pool)
@@ -340,7 +339,11 @@ _ANSWERED: Final = "answered"
 
 
 class AskedUse:
-    """Asks for the use of queues over time. ``clock``: the API server's."""
+    """Asks a Prometheus for the use of queues over time, every ``fetch_s`` (as in KAI). ``clock``: the API server's.
+
+    An answer counts until it is older than ``staleness_period_s``. Then use counts for no queue, and ``explain queue``
+    says so.
+    """
 
     def __init__(self, api: Api, cache: Cache, *, clock: Clock, period: UsePeriod, source: UseSource) -> None:
         self._map = QueueUseMap(api, cache.cluster.settings.pool)

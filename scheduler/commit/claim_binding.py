@@ -2,10 +2,6 @@
 
 Their placements are charged meanwhile. When all claims of pods that start together are bound, the charges are given
 back and the pods are decided on again: where the volumes are is known then, and the usual rules hold.
-
-A pod whose devices are allocated and have to get ready says so in a condition, written after its claims are reserved. A
-pod is bound only at the version that they are reserved for (docs/design/claims.md, rule 5), so the write's own version
-takes its place.
 """
 
 from __future__ import annotations
@@ -55,7 +51,11 @@ Changed: TypeAlias = tuple[Placement, ClaimChoice, str]
 
 
 class PendingDevices:
-    """Has pods say that their devices are not ready. ``tell`` records an event. ``limiter``: of requests at a time."""
+    """Has pods say that their devices are not ready. ``tell`` records an event. ``limiter``: of requests at a time.
+
+    The condition is written after the pod's claims are reserved. A pod is bound only at the version that they are
+    reserved for (docs/design/claims.md, rule 5), so the version that this write makes takes its place.
+    """
 
     def __init__(
         self, api: Api, cache: Cache, *, limiter: anyio.CapacityLimiter, tell: Callable[[Placement, str], None]

@@ -2,14 +2,8 @@
 
 Each is a compare-and-set on what was read, as kube-scheduler makes it, so that another scheduler that allocates the
 same claim is not overwritten. Each can be repeated: what says already what is wanted is left alone. A write is tried
-until the server has answered or nobody wants it any more. The name of a claim that is made follows from the pod's UID,
-so that a repeated write does not make a second one; names of fields and annotations are kube-scheduler's, as kubelet
-and kube-controller-manager read them.
-
-Claims are given back that are reserved for pods that wait, where they can't be bound by them: those of pods that don't
-fit with them, that another process reserved, for a version of the pod that is past, or whose devices an earlier claim
-has (docs/design/claims.md, rules 4 to 7). The claims are read, then the pod is fenced, then each claim is written at
-the version that was read. Claims that were made for extended resources of the pod are deleted.
+until the server has answered or nobody wants it any more. Names of fields and annotations are kube-scheduler's, as
+kubelet and kube-controller-manager read them.
 """
 
 from __future__ import annotations
@@ -199,7 +193,10 @@ NO_CLAIM: Final[dict[str, object]] = {"extendedResourceClaimStatus": None}
 
 
 async def make_claim(api: Api, placement: Placement, name: str, made: ClaimToMake) -> ResourceClaim:
-    """Create the claim of a pod, or read it where it exists. Raises NotWritten if that one is for something else."""
+    """Create the claim of a pod, or read it where it exists. Raises NotWritten if that one is for something else.
+
+    Its name follows from the pod's UID, so that a repeated write does not make a second one.
+    """
     owner = {"apiVersion": "v1", "kind": "Pod", "name": placement.name, "uid": placement.pod_uid, "controller": True}
     meta = {"name": name, "annotations": {names.EXTENDED_RESOURCE_CLAIM: "true"}, "ownerReferences": [owner]}
     requests = [_request(*each, made.capacity) for each in made.requests]
@@ -446,7 +443,13 @@ class _Changed(Exception):
 
 
 class LeavingClaims:
-    """Gives claims back, for each pod once at a time."""
+    """Gives claims back, for each pod once at a time.
+
+    Claims are given back that are reserved for pods that wait, where they can't be bound by them: those of pods that
+    don't fit with them, that another process reserved, for a version of the pod that is past, or whose devices an
+    earlier claim has (docs/design/claims.md, rules 4 to 7). The claims are read, then the pod is fenced, then each
+    claim is written at the version that was read. Claims that were made for extended resources of the pod are deleted.
+    """
 
     def __init__(self, api: Api, cache: Cache, *, clock: Clock) -> None:
         self._api = api

@@ -1,9 +1,4 @@
-"""Commits of gangs: the plan first, then all books, then all bindings (docs/design/protocol.md, Gangs).
-
-``Gangs.abandoned`` takes plans back that nobody carries out any more, since their scheduler died. Such a plan keeps its
-room from everybody, and its pods from being decided on again. A *stale* one has unbound members that are not on their
-way: they are fenced, then the plan is removed. A *stuck* one has members that are, and for too long.
-"""
+"""Commits of gangs: the plan first, then all books, then all bindings (docs/design/protocol.md, Gangs)."""
 
 from __future__ import annotations
 
@@ -54,10 +49,12 @@ class _Part(msgspec.Struct, frozen=True):
 
 
 class AbandonedPlans:
-    """Looks for plans that nobody carries out, and takes them back.
+    """Takes back plans that nobody carries out any more, since their scheduler died.
 
-    ``is_starting``: whether the gang of a PodGroup is being committed here. ``is_own``: whether this process wrote this
-    plan of a PodGroup.
+    Such a plan keeps its room from everybody, and its pods from being decided on again. A *stale* one has unbound
+    members that are not on their way: they are fenced, then the plan is removed. A *stuck* one has members that are,
+    and for too long. ``is_starting``: whether the gang of a PodGroup is being committed here. ``is_own``: whether this
+    process wrote this plan of a PodGroup.
     """
 
     def __init__(

@@ -1,15 +1,7 @@
 """What bound pods are told: what their node can't enforce, how their words were read, claims that share a device.
 
 What is not enforced, and whether memory caps are in place, is one condition; none where all is enforced. Nothing
-depends on it, so it comes after everything else: a few writes side by side, each at the version that was read for it,
-repeated until it is there or the pod is gone. What the agent of a node has seen of caps comes after that, on change
-only, 20 pods a second at most. A report counts while the agent of the node works; after five minutes without, nothing
-is known.
-
-Events tell what the origin of a form would have weakened, and what was given in the place of what was asked (rule X6 of
-docs/reference/dialects.md). The scheduler gives back ResourceClaims that it allocated later itself, if the pod still
-waits (docs/design/claims.md). All other claims that share a device are for people: another scheduler allocates from the
-same pools.
+depends on it, so it comes after everything else.
 """
 
 from __future__ import annotations
@@ -48,7 +40,10 @@ from wire.units import SECOND_NS
 
 
 class Remarking:
-    """Records an event on pods that were bound, while it runs."""
+    """Records an event on pods that were bound: what was weakened of the dialect that they are written in, or replaced.
+
+    See rule X6 of docs/reference/dialects.md.
+    """
 
     def __init__(self, events: EventRecorder) -> None:
         self._events = events
@@ -96,7 +91,11 @@ def _notes(pod: PodRecord) -> tuple[Note, ...]:
 
 
 class ClashingClaims:
-    """Looked at after each decision, which comes after each change of a claim."""
+    """Records an event on claims that share a device, after each decision, and so after each change of a claim.
+
+    A ResourceClaim that this scheduler allocated later, for a pod that still waits, it gives back
+    (docs/design/claims.md). All other clashes are for people: another scheduler allocates from the same pools.
+    """
 
     def __init__(self, cache: Cache, events: EventRecorder) -> None:
         self._cache = cache
@@ -138,7 +137,11 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Enforcing:
-    """Writes the condition GPULimitsEnforced=False. ``retry_s``: after a write that failed or met another one."""
+    """Writes the condition GPULimitsEnforced=False. ``retry_s``: after a write that failed or met another one.
+
+    A few writes go side by side, each at the version that was read for it, repeated until it is written or the pod is
+    gone.
+    """
 
     def __init__(self, api: Api, cache: Cache, *, clock: Clock, retry_s: float, in_flight: int) -> None:
         self._api = api
@@ -231,7 +234,11 @@ _CALM_S: Final = 3_600.0
 
 
 class CapsInPlace:
-    """Writes the condition GPULimitsEnforced by reports. It ends when cancelled."""
+    """Writes the condition GPULimitsEnforced by reports of agents. It ends when cancelled.
+
+    Only changes are written, after everything else, 20 pods a second at most. A report counts while the agent of the
+    node works; after five minutes without, nothing is known.
+    """
 
     def __init__(self, api: Api, cache: Cache, uses: NodeUses, *, clock: Clock, events: EventRecorder) -> None:
         self._api = api

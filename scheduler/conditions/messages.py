@@ -1,6 +1,6 @@
-"""Verdicts and evictions as text, in KAI's words where KAI has some (kai-contract 4.7, 4.8, 4.10 and errata 7).
+"""The one place where verdicts and evictions become text, in KAI's words where KAI has some.
 
-The only place that does it.
+Sources: kai-contract 4.7, 4.8, 4.10 and errata 7.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Suggestions, and what keeps pods from being evicted or a gang below its minimum, as text.
-
-The only place that does it.
-"""
+"""The one place where suggestions, and what keeps pods from being evicted or a gang below its minimum, become text."""
 
 from __future__ import annotations
 

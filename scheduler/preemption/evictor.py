@@ -1,11 +1,7 @@
 """The evictor: pods that have to go are evicted by the Eviction API, in the order in which they are asked for.
 
 All evictions of the scheduler go through one evictor: with a limit a second and side by side, for all callers. A pod is
-named by its UID, so its successor of the same name is safe. Right before each request its askers say whether it still
-has to go.
-
-Evictions for others are told: an event for people, a line of the log, a count. Of many pods of one PodGroup, or of one
-namespace, the first have an event each, and the others one together (kube/events.py).
+named by its UID, so its successor of the same name is safe.
 """
 
 from __future__ import annotations
@@ -380,7 +376,11 @@ OF_NAMESPACE: Final = 50
 
 
 class Evictions:
-    """Tells what became of victims. What an event says is put together while the victim is known."""
+    """Records what became of victims: an event for people, a line of the log, a count.
+
+    What an event says is put together while the victim is known. Of many pods of one PodGroup, or of one namespace, the
+    first have an event each, and the others one together (kube/events.py).
+    """
 
     def __init__(self, cache: Cache, events: EventRecorder, emit: Emit) -> None:
         self._cache = cache

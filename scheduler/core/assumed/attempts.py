@@ -1,26 +1,6 @@
 """Attempts to bind pods, from any first one until the pod is bound or gone: our own commits under way, and failed ones.
 
-One record a pod. An attempt of ours is asked (DIRECT), held, handed over (AT_BINDER) or taken back (TAKEN_BACK). It has
-departed when nobody speaks of it any more and it may still come. When it has landed, that is, its pod is seen bound,
-nothing is left. Commits are charged from ``begin`` on, until the pod is seen bound or gone, or they are withdrawn.
-
-The first share on a device makes the device known. A further share on a known device needs no binder: three writes
-instead of five (protocol.md, Writes). So while the first share is at the binder, further ones are charged and held
-here; when it has landed, well or badly, or takes too long, they are decided on again.
-
-After a failure a pod waits, twice as long each time, so that a bad pod or a bad node costs less and less and never wins
-every cycle (no livelock, invariant L2). No clock here: the time is passed in.
-
-A node is slow where a reservation pod did not report in time which device it holds. A failed node can't be told from a
-slow one. So there are two degrees, both about the first share of a device only:
-
-- **late**: its time to answer is over, while other nodes answer in time. Those come first, and pods that wait for the
-  late one are moved to them. Where all are equally slow no node is late.
-- **on probation**: an attempt there ended for want of an answer, or was taken back for it. The node is the last choice,
-  and while it owes an answer to one pod or gang no other is sent there.
-
-Both end with the next answer of any reservation there, not with time: the node is tried when a pod fits nowhere else.
-The shell reports when the time to answer is over.
+No clock here: the time is passed in.
 """
 
 from __future__ import annotations
@@ -46,7 +26,11 @@ _MOST_DOUBLINGS: Final = 40
 
 @dataclass(slots=True)
 class Setback:
-    """What went wrong with one pod so far."""
+    """What went wrong with one pod so far.
+
+    After a failure the pod waits, twice as long each time. So a bad pod or a bad node costs less and less and never
+    wins every cycle (no livelock, invariant L2).
+    """
 
     failures: int = 0
     #: How often the pod had been changed by somebody else when it was to be bound.
@@ -107,7 +91,19 @@ def _doubled(first_ns: int, times: int, longest_ns: int) -> int:
 
 
 class Doubt(enum.Enum):
-    """Why a node comes last when it would have to open a device."""
+    """Why a node comes last when it would have to open a device.
+
+    A node is slow where a reservation pod did not report in time which device it holds; a failed node can't be told
+    from a slow one. So there are two degrees, both about the first share of a device only:
+
+    - late: its time to answer is over, while other nodes answer in time. Those come first, and pods that wait for the
+      late one are moved to them. Where all are equally slow no node is late.
+    - on probation: an attempt there ended for want of an answer, or was taken back for it. The node is the last choice,
+      and while it owes an answer to one pod or gang no other is sent there.
+
+    Both end with the next answer of any reservation there, not with time: the node is tried when a pod fits nowhere
+    else. The shell reports when the time to answer is over.
+    """
 
     LATE = "late"
     #: One attempt may be made there.
@@ -179,7 +175,12 @@ class Probation:
 
 
 class State(enum.Enum):
-    """Where a commit is."""
+    """Where a commit is.
+
+    An attempt is asked for (DIRECT), held, handed over (AT_BINDER) or taken back (TAKEN_BACK). It has departed when
+    nobody speaks of it any more and it may still come. When its pod is seen bound, it has landed, and nothing is left
+    of it.
+    """
 
     #: The scheduler writes the Binding itself: a pod alone, a share that joins known devices, a member of a gang.
     DIRECT = "direct"
@@ -290,7 +291,12 @@ class AttemptTable:
 
 
 class Openings:
-    """Who opens which group, and who waits for it: of the records of attempts, by group."""
+    """Who opens which group, and who waits for it: of the records of attempts, by group.
+
+    The first share on a device makes the device known. A further share on a known device needs no binder: three writes
+    instead of five (protocol.md, Writes). So while the first share is at the binder, further ones are charged and held;
+    when it has landed or failed, or takes too long, they are decided on again.
+    """
 
     __slots__ = ("_attempts", "_awaited_by", "_opener")
 
@@ -335,7 +341,10 @@ class Openings:
 
 
 class Flights:
-    """Commits, one a pod. ``changed`` is called with every node whose charges change, ``touched`` with the pod."""
+    """Commits, one a pod. ``changed`` is called with every node whose charges change, ``touched`` with the pod.
+
+    Each is charged from ``begin`` on, until the pod is seen bound or gone, or it is withdrawn.
+    """
 
     __slots__ = ("_attempts", "_changed", "_touched", "openings")
 

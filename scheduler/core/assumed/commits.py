@@ -3,10 +3,6 @@
 An attempt in flight is charged from ``assume`` on, until the API shows the pod bound or gone, or ``release``. An event
 that shows the pod unbound clears nothing. The shell notes here what it commits and what becomes of it; decisions read
 it through the cluster.
-
-A gang's written plan outlives the scheduler that wrote it, and is all that the next one has: a member may not have
-joined a book yet, or its entry was taken out as abandoned. Its place is charged until the member is bound or gone, or
-the plan is taken back; else others would get it, and the gang would be bound in part (docs/design/protocol.md, Gangs).
 """
 
 from __future__ import annotations
@@ -50,6 +46,11 @@ class Promises:
     """Planned members that are not seen bound. ``pods`` are the cluster's, read only.
 
     ``changed`` is called with nodes, ``touched`` with a pod that has a place now or has none any more.
+
+    A gang's written plan outlives the scheduler that wrote it, and is all that the next one has: a member may not have
+    joined a book yet, or its entry was taken out as abandoned. Its place is charged until the member is bound or gone,
+    or the plan is taken back; else others would get it, and the gang would be bound in part (docs/design/protocol.md,
+    Gangs).
     """
 
     __slots__ = ("_at", "_changed", "_of_group", "_of_pod", "_planned", "_pods", "_touched")

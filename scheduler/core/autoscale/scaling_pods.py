@@ -2,13 +2,6 @@
 
 Pure: what is wanted, what exists and the time go in, steps come out (docs/design/autoscaling.md). Between two calls
 only times are kept, and which shares each scaling pod is for: after a restart the first call starts from what exists.
-
-A share wants a device if it still fits nowhere when no node is in doubt or out for it: then no time that passes helps
-it, only a node does. So this is a decision on a changed snapshot: nothing went wrong yet, and a pod that fits nowhere
-gets a node of its own, if its queue admits it (decide/single_pods.py). Pods that are put there want devices.
-
-A gang wants all devices that it would open, also those that exist and are free: autoscalers see them free, and would
-count on them for what is missing.
 """
 
 from __future__ import annotations
@@ -76,6 +69,12 @@ def wants(
 
     A search does up to ``most`` operations, and beyond that each namespace goes on within its equal share of them
     (allowance.py). Pods that are not reached want nothing until those before them have their devices.
+
+    A share wants a device if it still fits nowhere when no node is in doubt or out for it: then no time that passes
+    helps it, only a node does. So this is a decision on a changed snapshot: nothing went wrong yet, and a pod that fits
+    nowhere gets a node of its own, if its queue admits it (decide/single_pods.py). Pods that are put there want
+    devices. A gang wants all devices that it would open, also those that exist and are free: autoscalers see them free,
+    and would count on them for what is missing.
     """
     uids = frozenset(_waiting(cluster, explained, now_ns))
     if not uids:

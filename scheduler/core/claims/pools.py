@@ -1,13 +1,4 @@
-"""Pools of devices: the slices of their newest generation, and those that a node which does not exist yet may have.
-
-A driver replaces the slices of a pool one by one. Until all of a generation are there, the pool gives nothing, as it
-might give a device that is gone.
-
-A driver publishes the devices of a node once it is there. Until then they are supposed to be those of the node that it
-is like, in pools of its own, and free. UUIDs and serial numbers are others, so a selector that names one device by them
-takes no copy: NVIDIA's driver publishes ``uuid``, and ``parentUUID`` of a MIG device. Addresses on a bus are copied, as
-machines of one kind have the same ones.
-"""
+"""Pools of devices: the slices of their newest generation, and those that a node which does not exist yet may have."""
 
 from __future__ import annotations
 
@@ -33,6 +24,9 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     ``counters``: what its counter sets have, in nano. ``draws``: what devices draw from them, by name of those that do.
     ``repeated``: names that several devices have; on a node that reaches two of them, nothing can be taken.
     ``has_awaited``: for some of its devices pods have to wait once they are allocated.
+
+    A driver replaces the slices of a pool one by one. Until all of a generation are known, the pool gives nothing, as
+    it might give a device that is gone.
     """
 
     id: PoolId
@@ -127,7 +121,13 @@ _SERIALS: Final = ("serial", "serialnumber")
 
 
 def like(published: Iterable[SliceRecord], of: str, to: str) -> tuple[SliceRecord, ...]:
-    """Return slices of one node (``of``), each as another one (``to``) would have it."""
+    """Return slices of one node (``of``), each as another one (``to``) would have it.
+
+    A driver publishes the devices of a node once it exists. Until then they are supposed to be those of the node that
+    it is like, in pools of its own, and free. UUIDs and serial numbers are others, so a selector that names one device
+    by them takes no copy: NVIDIA's driver publishes ``uuid``, and ``parentUUID`` of a MIG device. Addresses on a bus
+    are copied, as machines of one kind have the same ones.
+    """
     slices = tuple(published)
     uuids = frozenset(_uuids(slices))
     return tuple(

@@ -1,16 +1,7 @@
 """What requests of claims look for on a node, and what a claim requests for the extended resources of a pod.
 
 Requests have selectors of their own and those of classes. Several claims may have parts of one device at once
-(consumable capacity, KEP-5075). All amounts are nano of their unit, and what a claim asks is rounded up to what the
-device's policy offers.
-
-Extended resources are requested as kube-scheduler does it: one request for each container and resource, named by their
-places. An init container that ends before others start uses devices of containers after it, and what it lacks beyond
-them is asked for once, for the init container that lacks most.
-
-A share of a GPU is a part of the memory of a device that several claims may have at once, in whole bytes. A fraction
-stands for the whole bytes in it, so that parts that add up to a device fit it, and parts that add up to more do not
-(docs/design/claims.md, Shares).
+(consumable capacity, KEP-5075). All amounts are nano of their unit.
 """
 
 from __future__ import annotations
@@ -66,7 +57,11 @@ def is_sharable(kind: DeviceKind) -> bool:
 
 
 def share_of(kind: DeviceKind, ask: SharedAsk) -> dict[str, int] | None:
-    """The capacity that a share asks of a device, in nano by name; None of one that can't be shared."""
+    """The capacity that a share asks of a device, in nano by name; None of one that can't be shared.
+
+    A share of a GPU is a part of the memory of a device, in whole bytes. A fraction stands for the whole bytes in it,
+    so that parts that add up to a device fit it, and parts that add up to more do not (docs/design/claims.md, Shares).
+    """
     found = _memory(kind) if kind.is_shared else None
     if found is None:
         return None
@@ -123,6 +118,10 @@ def backed(asks: Sequence[ExtendedAsk], classes: Mapping[str, str]) -> tuple[Bac
     """The ways in which claims give what containers ask for. ``classes``: DeviceClass by extended resource.
 
     A node may offer some of the resources and lack others, so there is one way for each subset.
+
+    Resources are requested as kube-scheduler does it: one request for each container and resource, named by their
+    places. An init container that ends before others start uses devices of containers after it, and what it lacks
+    beyond them is asked for once, for the init container that lacks most.
     """
     mapped = sorted({each.resource for each in asks} & classes.keys())
     sizes = range(1 if len(mapped) <= MOST_APART else len(mapped), len(mapped) + 1)
@@ -225,6 +224,8 @@ def part_of(kind: DeviceKind, asked: Mapping[str, int]) -> dict[str, int] | None
     """What a request takes of each capacity of a device; None if it has less, or if its policy allows no such amount.
 
     Asked of a device for one claim, too: there it is the least that the device has to have.
+
+    What a claim asks is rounded up to what the device's policy offers.
     """
     had = dict(kind.capacity)
     if not asked.keys() <= had.keys():

@@ -1,9 +1,6 @@
-"""PodGroups and Queues as records: minimums, topology constraints, quotas, and which queue a pod is charged to.
+"""PodGroups, Queues and Topologies as records: minimums, constraints, quotas, whose queue a pod counts in, plans.
 
-And a gang's plan as it is written on its PodGroup, before the first member joins a book or is bound: one annotation,
-written with the PodGroup's resourceVersion and only where there is none or a spent one, so that two schedulers can't
-start two halves of one gang (docs/design/protocol.md, Gangs). Topology objects are read here too. Of Queues the wire
-has floats; what they count for is said there (wire/crds/queue.py).
+Of Queues the wire has floats; what they count for is said there (wire/crds/queue.py).
 """
 
 from __future__ import annotations
@@ -136,7 +133,12 @@ def topology_record(topology: Topology) -> TopologyRecord:
 
 
 class GangPlan(msgspec.Struct, frozen=True, gc=False):
-    """``id`` is fresh for each plan; ``members`` by pod UID."""
+    """A gang's plan as it is written on its PodGroup, before the first member joins a book or is bound.
+
+    It is one annotation, written with the PodGroup's resourceVersion and only where there is none or a spent one, so
+    that two schedulers can't start two halves of one gang (docs/design/protocol.md, Gangs). ``id`` is fresh for each
+    plan; ``members`` by pod UID.
+    """
 
     id: str
     members: dict[str, PlannedMember]

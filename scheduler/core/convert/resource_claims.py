@@ -1,7 +1,4 @@
-"""ResourceClaims as records: what they ask, what they have, and the allocation that is written into them.
-
-With the extended resources of a pod, container by container, and the claim that its status names for them.
-"""
+"""ResourceClaims and extended resources of pods as records: what they ask and have, and allocations to be written."""
 
 from __future__ import annotations
 

@@ -3,11 +3,6 @@
 What unbound claims ask of volumes, and what volumes, classes and drivers offer them, follows kube-scheduler's
 VolumeBinding and the PV controller's search for a volume. Sizes are whole bytes, rounded against the claim. What can't
 be read offers nothing; a claim that can't be read keeps its pod waiting.
-
-Volumes of drivers that were inside Kubernetes count as their CSI drivers know them, which serve them since the
-migration: a node limits the volumes of a CSI driver, whichever way they were written. The drivers' names and handles
-are those of Kubernetes' csi-translation-lib 0.36: of GCE, EBS, Azure disks, Cinder and Portworx, for which
-kube-scheduler 1.36 takes the migration for granted. One that can't be translated counts nowhere.
 """
 
 from __future__ import annotations
@@ -77,7 +72,13 @@ def attached_by_pod(pod: Pod) -> tuple[Attached, ...]:
 
 
 def attached_as(volume: PersistentVolume) -> Attached | None:
-    """The driver and the handle of a PersistentVolume; None if it is none of these."""
+    """The driver and the handle of a PersistentVolume; None if it is none of these.
+
+    Volumes of drivers that were inside Kubernetes count as their CSI drivers know them, which serve them since the
+    migration: a node limits the volumes of a CSI driver in either form. The drivers' names and handles are those of
+    Kubernetes' csi-translation-lib 0.36: of GCE, EBS, Azure disks, Cinder and Portworx, for which kube-scheduler 1.36
+    takes the migration for granted. A volume that can't be translated counts nowhere.
+    """
     return next(_translated(volume.spec, volume.metadata.labels or {}), None)
 
 

@@ -3,10 +3,6 @@
 While a decision lasts nothing else runs: no event is taken, no lease is renewed, nobody else's pod is decided on. So it
 ends after a bounded amount of work, and the next one, which follows at once, goes on. Work is counted in operations of
 about a microsecond.
-
-Searches for victims were measured with 100 to 1,000 full nodes of eight pods each, warm (`time.process_time`). One that
-a bound refuses has read columns of all nodes and units. One that goes on has sorted the units and counted the nodes as
-well.
 """
 
 from __future__ import annotations
@@ -146,12 +142,19 @@ _TAKING_APART: Final = 200
 
 
 def cost_of_search(snapshot: Snapshot) -> int:
-    """What a search costs at least, found or not."""
+    """What a search costs at least, found or not.
+
+    Measured with 100 to 1,000 full nodes of eight pods each, warm (`time.process_time`). A search that a bound refuses
+    has read columns of all nodes and units.
+    """
     return _SEARCHING + _rows(snapshot) // _ROWS_PER_OPERATION
 
 
 def cost_of_whole(snapshot: Snapshot) -> int:
-    """What it costs if no bound refuses it, but for what it places and takes off."""
+    """What it costs if no bound refuses it, but for what it places and takes off.
+
+    It has sorted the units and counted the nodes as well.
+    """
     return cost_of_search(snapshot) + _going_on(snapshot)
 
 

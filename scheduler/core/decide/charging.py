@@ -2,10 +2,6 @@
 
 What a decision learned of classes holds while it only charges. A search (core/preemption/trial.py) evicts on paper
 again and again, so it neither reads nor writes that: it places pods in the same way, but apart.
-
-What was found for a need is charged as it will be once all victims are gone, so the next need of the decision sees it.
-Places are those that the search names, with devices as they are chosen now; a place that does not come about after all
-is no place, and nothing is charged.
 """
 
 from __future__ import annotations
@@ -203,9 +199,11 @@ class Left:
 
 @dataclass(slots=True)
 class Charging:
-    """One decision's.
+    """One decision's charges of what was found, as it will be once all victims are gone: the next need sees it.
 
-    ``entries`` takes nominations; ``taken``: UIDs of all victims, those of standing nominations included.
+    Places are those that the search names, with devices as they are chosen now. If one does not come about after all,
+    nothing is charged. ``entries`` takes nominations; ``taken``: UIDs of all victims, those of standing nominations
+    included.
     """
 
     attempts: Attempts

@@ -1,17 +1,6 @@
 """Where the pods of a gang and its subgroups may be, and which subgroups start.
 
-What they ask of places is resolved to domains of a tree, and to who runs where. A Topology or a level that is not there
-is a verdict: nobody guesses what was meant. Places that a nomination keeps were in the required domains when it was
-made. Until its victims are gone a node may get other labels, the Topology or the PodGroup may change, and pods of the
-gang may come to run somewhere else: so they are looked at again.
-
-Those nearest to their minimum start, or others in their place where these don't fit: a walk down the tree of minimums.
-At each level all that has to start is placed together, in the order of members. Where a level can do with some of its
-children they are tried one after another, and what one that failed was given is taken back. Each leaf is tried at most
-once, so the walk is linear in subgroups and members, and does not try all combinations: a child that fitted keeps its
-place although another one may have left more to the next.
-
-A member that looks for others (affinity, spread) and fitted nowhere is tried once more after those that came later.
+The domains that they ask for are resolved first (``place_bounds``); the search then walks down the tree of minimums.
 """
 
 from __future__ import annotations
@@ -78,6 +67,8 @@ def place_bounds(snapshot: Snapshot, group: PodGroupRecord) -> dict[int, PlaceBo
     """What it asks, by the number of the node in its tree of minimums; or why that can't be told.
 
     Linear in subgroups and members.
+
+    A Topology or a level that does not exist is a verdict: nobody guesses what was meant.
     """
     numbers = {name: number for number, name in enumerate(group.tree.names)}
     asks = {numbers[name]: asked for name, asked in group.levels if name in numbers}
@@ -186,6 +177,10 @@ def are_in_domains(
     """Whether these pods would be in one required domain with each other, and in one where others run.
 
     ``places``: subgroups and positions; None: the node is not there. ``bounds``: by the node of ``tree``.
+
+    The places that a nomination keeps were in the required domains when it was made. Until its victims are gone a node
+    may get other labels, the Topology or the PodGroup may change, and pods of the gang may come to run somewhere else:
+    so they are looked at again.
     """
     required = {node: bound for node, bound in bounds.items() if bound.required}
     if not required:
@@ -270,7 +265,16 @@ class _Level(Generic[M]):
 
 @dataclass(slots=True)
 class Search(Generic[M]):
-    """One gang's. ``ready``: members that may be placed, in their order; they reach its minimum."""
+    """One gang's. ``ready``: members that may be placed, in their order; they reach its minimum.
+
+    Those subgroups start that are nearest to their minimum, or others in their place where these don't fit. At each
+    level all that has to start is placed together, in the order of members. Where a level can do with some of its
+    children they are tried one after another, and what one that failed was given is taken back. Each leaf is tried at
+    most once, so the walk is linear in subgroups and members, and does not try all combinations: a child that fitted
+    keeps its place although another one may have left more to the next.
+
+    A member that looks for others (affinity, spread) and fitted nowhere is tried once more after those that came later.
+    """
 
     state: Quorum
     ready: Sequence[PodRecord]

@@ -1,11 +1,4 @@
-"""Nominations: their pods are placed first in a decision, then successors of moved pods (docs/design/preemption.md).
-
-The oldest nomination comes first. With its own charge taken off its pods are placed where it keeps room for them, all
-of a gang or none; what is taken back of that goes back to being charged. Else they have their usual turn beside it.
-
-Successors are made by the controllers of the moved pods, so nobody knows their names before. A place is for a pod of
-the same owner that asks the same, from when the pod before it is gone, and for a minute at most.
-"""
+"""Nominations: their pods are placed first in a decision, then successors of moved pods (docs/design/preemption.md)."""
 
 from __future__ import annotations
 
@@ -41,7 +34,12 @@ _FOR_A_WHILE: Final = frozenset({Code.BACKING_OFF, Code.NOT_READ, Code.OWNER_NOT
 
 @dataclass(slots=True)
 class Nominees:
-    """Those of one decision. ``entries`` takes what is to be done."""
+    """Those of one decision. ``entries`` takes what is to be done.
+
+    The oldest nomination comes first. With its own charge taken off its pods are placed where it keeps room for them,
+    all of a gang or none; what is taken back of that goes back to being charged. Else they have their usual turn beside
+    it.
+    """
 
     attempts: Attempts
     entries: list[Entry]
@@ -406,7 +404,11 @@ _Pair = tuple[Moved, PodRecord]
 
 @dataclass(slots=True)
 class Returning:
-    """One decision's. ``entries`` takes what is placed, and nominations that keep fewer places."""
+    """One decision's. ``entries`` takes what is placed, and nominations that keep fewer places.
+
+    Successors are made by the controllers of the moved pods, so nobody knows their names before. A place is for a pod
+    of the same owner that asks the same, from when the pod before it is gone, and for a minute at most.
+    """
 
     attempts: Attempts
     entries: list[Entry]

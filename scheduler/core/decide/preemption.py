@@ -2,14 +2,7 @@
 
 For pods that fitted nowhere others are moved, if what is free in all is enough (consolidate). Where that finds nothing
 victims are searched by the rules of reclaim, and then by the rules of preempt. What is found is charged at once, on
-nodes and in queues, so the next need sees it. What was found about moves for one need holds for all that ask the same,
-as long as nothing is charged.
-
-A nomination that does not come about as it is is revised: a victim stays although its time is over, the node of a place
-is gone, or somebody else came. It then gets other places and further victims, and keeps its age.
-
-News of pods that wait for room is held back until victims have been looked for, which is near: a pod that is served at
-once would else cost two writes for nothing.
+nodes and in queues, so the next need sees it.
 """
 
 from __future__ import annotations
@@ -68,7 +61,10 @@ from wire.units import SECOND_NS
 
 @dataclass(slots=True)
 class MovesOfLook:
-    """``has_charged`` is called whenever something is charged."""
+    """What was found about moves for one need: it holds for all that ask the same, until something is charged.
+
+    ``has_charged`` is called then.
+    """
 
     _movers: Movers | None = None
     _none: set[Hashable] = field(default_factory=set)
@@ -118,7 +114,11 @@ MOST: Final = 3
 
 @dataclass(slots=True)
 class Revising:
-    """One decision's. ``stuck``: victims (UIDs) that are counted on no more. ``revised``: how often, by id."""
+    """One decision's. ``stuck``: victims (UIDs) that are counted on no more. ``revised``: how often, by id.
+
+    A nomination is revised if it does not come about unchanged: a victim stays although its time is over, the node of a
+    place is gone, or somebody else came. It then gets other places and further victims, and keeps its age.
+    """
 
     attempts: Attempts
     trial: Trial
@@ -541,7 +541,10 @@ _NEWS_HELD_BACK: Final = frozenset({Code.NO_NODE_FITS, Code.GANG_INCOMPLETE})
 
 
 class DelayedConditions:
-    """Whose news is held back, and since when."""
+    """News of pods that wait for room: whose is held back until victims have been looked for, and since when.
+
+    A pod that is served at once would else cost two writes for nothing.
+    """
 
     def __init__(self) -> None:
         self._since_ns: dict[str, int] = {}

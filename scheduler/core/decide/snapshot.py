@@ -3,8 +3,6 @@
 It is a view, not a copy, since a copy of a cluster with 50,000 pods would cost more than the decision: good until the
 cluster takes the next event. A caller that keeps it longer is refused (``StaleSnapshot``). One that is changed is a
 copy of what differs (changes.py).
-
-Before a decision each pod that something has touched is filed where it belongs: to a signature, a gang, or nowhere.
 """
 
 from __future__ import annotations
@@ -326,7 +324,10 @@ _FILING: Final = 8
 
 
 def file_touched(snapshot: Snapshot, now_ns: int) -> None:
-    """Take everything into account that has happened since the last decision, time included."""
+    """Take everything into account that has happened since the last decision, time included.
+
+    Each pod that something has touched is filed where it belongs: to a signature, a gang, or nowhere.
+    """
     ended(filing_touched(snapshot, now_ns))
 
 

@@ -3,13 +3,6 @@
 ``DeviceFit`` judges one device of one node and is exact. ``free_in_slots``, ``fitting`` and ``cards_hold`` judge the
 columns of the table (nodes/table.py). They know the kind of a device and what is free of it, not the mode, the compute
 or the name that a pod asks for: they may be too hopeful, and are never too strict.
-
-``pools_of`` says of which kinds of devices a class asks for shares: cards, MIG slices of a profile, or several, each
-alone. Each node has its devices of one kind under one resource, and none of another is ever a substitute for it
-(docs/design/slices.md).
-
-Devices are chosen for the largest asks first, each on the device that the score puts first (scores/score.py). A device
-that is not shared yet is opened if no shared one holds the ask, or if the score prefers it. Ties by group id.
 """
 
 from __future__ import annotations
@@ -250,7 +243,11 @@ def _shares_cards(table: Table) -> Bools:
 
 
 def pools_of(asks: tuple[SharedAsk, ...], statement: Statement) -> tuple[Pool, ...]:
-    """Sort asks by the kind of device."""
+    """Sort asks by the kind of device: cards, MIG slices of a profile, or several, each alone.
+
+    Each node has its devices of one kind under one resource, and none of another is ever a substitute for it
+    (docs/design/slices.md).
+    """
     profiles = dict.fromkeys(ask.profile for ask in asks)
     return tuple(
         Pool(
@@ -297,6 +294,10 @@ def choose_devices(
 
     ``prospect``: what opening one could bring, for asks that name devices. ``new_group`` makes the id of a device that
     is opened, by its resource.
+
+    Devices are chosen for the largest asks first, each on the device that the score puts first (scores/score.py). A
+    device that is not shared yet is opened if no shared one holds the ask, or if the score prefers it. Ties by group
+    id.
     """
     parts: dict[int, Part] = {}
     taken: set[int] = set()

@@ -1,6 +1,6 @@
 """Limits of GPUs that a pod wants to be enforced, and memory caps that its containers read for NVIDIA's driver.
 
-What they are is in gpu/limits.py and gpu/limits.py.
+What they are is in gpu/limits.py.
 """
 
 from __future__ import annotations

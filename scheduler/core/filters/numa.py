@@ -1,10 +1,10 @@
-"""Nodes whose kubelet could not align a pod on NUMA nodes even if nobody else were there (Topology Manager).
+"""Nodes whose kubelet could not align a pod on NUMA nodes even if nobody else were there, and which it takes.
 
-And which NUMA nodes it takes, as a function. A container's hints agree if each of its resources fits on the same NUMA
-nodes, and each could not do with fewer on an empty machine. Of such sets kubelet takes the one with the lowest numbers.
-Policy ``single-numa-node`` takes sets of one. Resources that no NUMA node has are not aligned. What an init container
-had is had again by those after it: such a container is put only on NUMA nodes that have all of it. Sources:
-pkg/kubelet/cm/topologymanager, and generation of hints in cpumanager and devicemanager beside it (Kubernetes 1.36).
+A container's hints agree if each of its resources fits on the same NUMA nodes, and each could not do with fewer on an
+empty machine. Of such sets kubelet takes the one with the lowest numbers; policy ``single-numa-node`` takes sets of
+one. Resources that no NUMA node has are not aligned. What an init container had is had again by those after it: such a
+container is put only on NUMA nodes that have all of it. Sources: pkg/kubelet/cm/topologymanager, and generation of
+hints in cpumanager and devicemanager beside it (Kubernetes 1.36).
 """
 
 from __future__ import annotations

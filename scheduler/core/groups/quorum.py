@@ -1,13 +1,6 @@
 """How far a gang is from its minimum, and who comes first of its members beyond it. Counting only.
 
-What is bound, what is under way, what is missing. Members that have succeeded count as bound, so one that is made again
-after them may still start. Only a count may depend on them: their pods hold nothing, and have no record. What counts
-follows from the stored pods alone, so that a scheduler counts after a restart as it did before.
-
-Members beyond the minimum come one after another: the subgroup that has the least of its minimum comes first. So KAI
-has it: the lowest ratio of active members to the minimum, compared again for each one that is placed. Of a subgroup
-that has others below it the ratio is that of its children that are whole to those that it needs, and among its children
-the same is asked again. A subgroup without a minimum comes last.
+What counts follows from the stored pods alone, so that a scheduler counts after a restart as it did before.
 """
 
 from __future__ import annotations
@@ -32,7 +25,11 @@ _NONE: Final[Mapping[str, int]] = {}
 
 
 class Succeeded:
-    """By UID, as long as their pods are kept in the API server: a few words each."""
+    """By UID, as long as their pods are kept in the API server: a few words each.
+
+    They count as bound, so a member that is made again after them may still start. Only a count may depend on them:
+    their pods hold nothing, and have no record.
+    """
 
     __slots__ = ("_members", "_of_group")
 
@@ -382,10 +379,15 @@ _LEVELS: Final = 16
 
 
 class Surplus:
-    """``active``: members by subgroup that are bound or on their way. ``waiting``: the others, in their order.
+    """Members beyond the minimum, one after another: the subgroup that has the least of its minimum comes first.
 
-    All pods of no leaf of the tree are one more leaf at the top, whose number is that of nodes: what the minimum in
-    all asks beyond those of subgroups is theirs.
+    So KAI has it: the lowest ratio of active members to the minimum, compared again for each one that is placed. Of a
+    subgroup that has others below it the ratio is that of its children that are whole to those that it needs, and among
+    its children the same is asked again. A subgroup without a minimum comes last.
+
+    ``active``: members by subgroup that are bound or on their way. ``waiting``: the others, in their order. All pods of
+    no leaf of the tree are one more leaf at the top, whose number is that of nodes: what the minimum in all asks beyond
+    those of subgroups is theirs.
     """
 
     def __init__(self, group: PodGroupRecord, active: Mapping[str, int], waiting: Iterable[PodRecord]) -> None:

@@ -1,8 +1,7 @@
-"""Which pods wait for MIG slices, and on which node they are made: where it costs least, and the pods start then.
+"""Which pods wait for MIG slices, on which node they are made, and how its GPUs are cut: where it costs least.
 
-Which GPUs of the node are cut, and how: each GPU takes as many of the slices that the node lacks as it can. Whether the
-pods start is a decision on a changed snapshot, in which the node has the slices: by the same rules, queues and gangs as
-any. So nothing is cut for a pod that something else keeps waiting.
+Whether the pods start then is a decision on a changed snapshot, in which the node has the slices: by the same rules,
+queues and gangs as any. So nothing is cut for a pod that something else keeps waiting.
 """
 
 from __future__ import annotations
@@ -60,9 +59,10 @@ _Amounts: TypeAlias = tuple[tuple[str, int], ...]
 
 @dataclass(slots=True)
 class Cutter:
-    """Searches GPUs for cuts, and knows those that it found: most GPUs are like another one.
+    """Searches GPUs for cuts: each GPU takes as many of the slices that the node lacks as it can.
 
-    ``left``: searches that may still be made in this look. One takes up to ten milliseconds.
+    It knows those that it found: most GPUs are like another one. ``left``: searches that may still be made in this
+    look. One takes up to ten milliseconds.
     """
 
     left: int = 0

@@ -1,7 +1,5 @@
 """What ResourceClaims ask for, as pods name them and as they say it themselves (resource.k8s.io/v1).
 
-Claims of several pods of a namespace that ask the same have equal needs, so their pods are one class.
-
 Extended resources that devices of a driver stand for are requests too (KEP-5004): on a node whose device plugin does
 not offer ``nvidia.com/gpu``, a pod that requests it gets a ResourceClaim for devices of the class that maps the name.
 The scheduler makes the claim.
@@ -86,6 +84,8 @@ class DeviceNeed(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only
     """What a claim without an allocation asks. ``claim``: its key, if several pods use it: one choice is for all.
 
     ``namespace``: the claim's, which has a share of the answers that are kept; "" for what no claim asks.
+
+    Claims of several pods of a namespace that ask the same have equal needs, so their pods are one class.
     """
 
     requests: tuple[DeviceRequest, ...]

@@ -1,7 +1,6 @@
 """Devices that drivers offer, and those that were chosen for ResourceClaims (resource.k8s.io/v1).
 
-Slices, pools and classes, as decisions know them; then what a claim has, why nothing could be chosen, and what is to be
-written for a claim when its pod is placed. Amounts are whole nano of their unit (wire/quantity.py).
+Amounts are whole nano of their unit (wire/quantity.py).
 """
 
 from __future__ import annotations

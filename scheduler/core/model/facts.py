@@ -1,8 +1,4 @@
-"""Small tables of what is known: records by key, fed from watches, that tell what changed.
-
-With the reverse index of who is on which node, which lets one node be counted without looking at all pods, and copies
-of tables that a changed snapshot may write.
-"""
+"""Small tables of what is known: records by key, fed from watches, that report what changed."""
 
 from __future__ import annotations
 
@@ -25,9 +21,10 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Membership(Generic[K]):
-    """Keys by place, in the order in which they came there; each key is in at most one. Place "" is nowhere.
+    """Keys by place, as pods by node: one node is counted without a look at all pods. Place "" is nowhere.
 
-    What is counted or done for one key after the other must not depend on the hash seed of the process.
+    They are in the order in which they came there, each in at most one place: what is counted or done for one key after
+    the other must not depend on the hash seed of the process.
     """
 
     __slots__ = ("_at", "_place")

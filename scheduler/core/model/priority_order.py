@@ -1,7 +1,6 @@
-"""Who is decided first. One function, so that the queue tree (fair share) has its place here when it comes.
+"""Who is decided first of one queue (queues/order.py), the same for any order of events.
 
-For now: priority, highest first, then those below their minimum, then the older, then UID, so that the order is
-the same for any order of events.
+Priority, highest first, then groups below their minimum, then the older, then UID.
 """
 
 from __future__ import annotations

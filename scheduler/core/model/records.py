@@ -1,7 +1,4 @@
-"""Slim records: what the core keeps of the API's objects. Wire types end in ``convert``.
-
-With what gangs ask of the places of their pods, and the Topology objects that say which places there are.
-"""
+"""Slim records: what the core keeps of the API's objects. Wire types end in ``convert``."""
 
 from __future__ import annotations
 

@@ -2,11 +2,6 @@
 
 Events come late, twice, and out of order between kinds: one that is older than what is known is ignored, and so is one
 of a pod that is gone, or one that shows a bound pod unbound.
-
-Pods that schedulers of other node pools decide on are here too. They count wherever pods count: on their node, for
-affinity and spread, as holders of volumes. They are in no queue of this scheduler, are not evicted by it, and what they
-use of its nodes can't be divided, as with pods of any other scheduler. Of which pool a pod is its PodGroup says, or its
-own label as long as no PodGroup of its name is known. A bound pod stays with the pool whose scheduler placed it.
 """
 
 from __future__ import annotations
@@ -26,7 +21,11 @@ from wire.tombstones import Recent, is_older
 
 
 class Elsewhere:
-    """Says of each pod whether it is one. ``pool`` None: none is, as the cluster is not divided."""
+    """Says of each pod whether the scheduler of another node pool decides on it. ``pool`` None: there is one pool.
+
+    Of which pool a pod is its PodGroup says, or its own label as long as no PodGroup of its name is known. A bound pod
+    stays with the pool whose scheduler placed it.
+    """
 
     def __init__(self, pool: NodePool | None, groups: Mapping[tuple[str, str], PodGroupRecord]) -> None:
         self._pool = pool
@@ -60,7 +59,11 @@ class Elsewhere:
 
 
 def as_elsewhere(pod: PodRecord) -> PodRecord:
-    """A pod as it counts for the schedulers of all pools but its own."""
+    """A pod as it counts for the schedulers of all pools but its own.
+
+    It counts on its node, for affinity and spread, and as a holder of volumes. It is in no queue of this scheduler, is
+    not evicted by it, and what it uses of its nodes can't be divided, as with pods of any other scheduler.
+    """
     return msgspec.structs.replace(pod, queue="", moves_as=None, is_foreign=True, is_elsewhere=True)
 
 

@@ -1,18 +1,8 @@
 """Terms of other pods by which a pod is kept off or scored (kube-scheduler's InterPodAffinity).
 
-Required anti-affinity of others: a pod may not come to a topology domain in which a pod is whose term takes it, by its
-namespace and its labels. What a set of labels has to keep off is kept until a term, one of its owners or a node's
-labels change. Terms of pods that wait are known as well: a decision may place their owners before those that they take.
-``matchLabelKeys`` and ``mismatchLabelKeys`` are in the selector: the API server merges them.
-
-Preferred terms and required affinity of others: where the owners are is counted by decisions, as other pods are. Here
-is which terms take a pod: they become a part of its class, and of nobody else's. So without such terms nothing is
-looked at.
-
 Terms are found by what they take, so a pod is compared with few of them, however many pods have terms. Equal terms are
-kept once, by a namespace and a label that they ask for. More than ``_MOST_ALIKE`` different terms in one place count as
-terms that take everybody: first of their own namespaces, then of all. Those that name no namespaces never take others:
-of them a namespace has ``_MOST_KEYS`` keys of nodes' labels, and further ones keep nobody off.
+kept once, by a namespace and a label that they ask for. ``matchLabelKeys`` and ``mismatchLabelKeys`` are in the
+selector: the API server merges them.
 """
 
 from __future__ import annotations
@@ -31,7 +21,11 @@ from scheduler.core.model.pod_class import AntiTerm, Domains, WeightedTerm
 from scheduler.core.model.records import NodeRecord, PodRecord
 
 #: What one tenant writes may not make the decisions on others slow.
+#: More different terms than this in one place count as terms that take everybody: first of their own namespaces, then
+#: of all.
 _MOST_ALIKE: Final = 32
+#: Terms that name no namespaces never take others: of them a namespace has this number of keys of nodes' labels, and
+#: further ones keep nobody off.
 _MOST_KEYS: Final = 128
 #: A term of more namespaces is looked at for all of them.
 _MOST_NAMESPACES: Final = 4
@@ -127,7 +121,13 @@ _NOTHING: Final = _KeptOff()
 
 
 class OthersTerms:
-    """Terms of pods, with the nodes of their owners. ``node`` finds a node; ``changed`` is called with differences."""
+    """Terms of pods, with the nodes of their owners. ``node`` finds a node; ``changed`` is called with differences.
+
+    Required anti-affinity: a pod may not come to a topology domain in which a pod is whose term takes it, by its
+    namespace and its labels. What a set of labels has to keep off is kept until a term, one of its owners or a node's
+    labels change. Terms of pods that wait are known as well: a decision may place their owners before those that they
+    take.
+    """
 
     def __init__(self, node: Callable[[str], NodeRecord | None], changed: Callable[[], None]) -> None:
         self._node = node
@@ -288,7 +288,11 @@ _NONE: Final[frozenset[WeightedTerm]] = frozenset()
 
 
 class DrawingTerms:
-    """Different terms of pods, with or without a node. ``ignores_others``: as in ``Weights``."""
+    """Different preferred terms, and required affinity, of pods with or without a node.
+
+    Where the owners are is counted by decisions, as other pods are. The terms that take a pod become a part of its
+    class, and of nobody else's: without such terms nothing is looked at. ``ignores_others``: as in ``Weights``.
+    """
 
     def __init__(self, labels_of: LabelsOf, *, ignores_others: bool = False) -> None:
         self._labels_of = labels_of

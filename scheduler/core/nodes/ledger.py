@@ -2,11 +2,6 @@
 
 Written by the cluster only, row by row, as ``occupancy`` counted it. Rows are stable and used again, so that the cached
 judgements of filters survive nodes that come and go.
-
-Every change of a node has a number, so what waits learns which nodes changed and where a change may help a pod that
-fitted nowhere before. A node that only lost something can't help anybody.
-
-``Capacity`` is what nodes have in all: a pod that asks more than any node has fits nowhere, with all other pods gone.
 """
 
 from __future__ import annotations
@@ -38,7 +33,11 @@ from scheduler.core.nodes.table import CLOSED, GPUS, Bools, Device, Int8s, Int64
 
 
 class Changes:
-    """By row of the ledger. ``last``: the number of the last change of any node."""
+    """The number of each node's last change, by row of the ledger. ``last``: the number of the last change of any node.
+
+    So what waits learns which nodes changed and where a change may help a pod that fitted nowhere before. A node that
+    only lost something can't help anybody.
+    """
 
     __slots__ = ("_changed_at", "_helped_at", "_helped_since", "_last_help", "last")
 
@@ -500,8 +499,9 @@ _MANY: Final = 1 << 40
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Capacity:
-    """``total``: by resource and row of the ledger; ``devices``: by row, as many as a node has or may ever have shared.
+    """What nodes have in all: a pod that asks more than any node has fits nowhere, with all other pods gone.
 
+    ``total``: by resource and row of the ledger; ``devices``: by row, as many as a node has or may ever have shared.
     ``version``: another number whenever one of these is another one.
     """
 

@@ -3,11 +3,6 @@
 The ledger's rows are this function's results. Nothing is added and taken away over time: a node is counted again when
 something on it changes. So a charge can't leak, and late, repeated or reordered events can't add up; a recount costs
 some tens of microseconds.
-
-Nominations charge their places, less what their victims still hold there: per resource and per shared device ``max(0,
-places - what victims hold)``. So while the victims are there nothing is charged twice, and what they leave is kept from
-everybody but the nominated pods, whose decision takes the charge of their own nomination off
-(docs/design/preemption.md).
 """
 
 from __future__ import annotations
@@ -375,7 +370,13 @@ def count_kept(
     node: NodeRecord | None,
     settings: Settings,
 ) -> Occupancy:
-    """Add to a node as it was counted what nominations keep there. ``pods`` are those that are bound there."""
+    """Add to a node as it was counted what nominations keep there. ``pods`` are those that are bound there.
+
+    Places are charged less what their victims still hold there: per resource and per shared device ``max(0, places -
+    what victims hold)``. So while the victims are there nothing is charged twice, and what they leave is kept from
+    everybody but the nominated pods, whose decision takes the charge of their own nomination off
+    (docs/design/preemption.md).
+    """
     rooms = [room for room in kept if room.places]
     if not rooms:
         return used

@@ -1,15 +1,7 @@
 """Which pods are on which nodes or on their way there, and how many of them a matcher takes on each node.
 
 An event costs a note, with any number of rules. Who asks for a count pays for what has changed since it was asked last:
-so rules that one tenant writes cost nobody else anything. A count is made again from all pods if it is new, if nobody
-asked for it for a long time, and if labels of namespaces have changed: by columns (``PodColumns``), as pods are many
-and mostly alike. Owners of a term are counted by an index: terms of one tenant's pods are asked for pods of others, and
-may be new each time; and so are pods with ports or disks, which are few.
-
-Pods as columns: a matcher names the labels that it reads. Pods that are alike in these, in their namespace, in whether
-they go and in whether their labels are known, are judged once. Columns of labels are made when they are first read, and
-brought up to date when they are read again: so an event costs the same, however many labels are read. Names of nodes
-are small numbers here, so that what is counted by node is an array.
+so rules that one tenant writes cost nobody else anything.
 """
 
 from __future__ import annotations
@@ -36,7 +28,7 @@ NOBODY: Final = -1
 class NodeNames:
     """Numbers of the names that are in use; one that nobody uses is given to another name.
 
-    ``most``: all numbers are below this.
+    So what is counted by node is an array. ``most``: all numbers are below this.
     """
 
     __slots__ = ("_at", "_free", "_names", "_number", "_positions", "_users", "most")
@@ -122,7 +114,12 @@ class _Column:
 
 
 class PodColumns:
-    """Pods by slot. ``effort_spent``: what looking has cost so far, in operations of about a microsecond."""
+    """Pods as columns, by slot. ``effort_spent``: what looking has cost so far, in operations of about a microsecond.
+
+    A matcher names the labels that it reads. Pods that are alike in these, in their namespace, in whether they go and
+    in whether their labels are known, are judged once. Columns of labels are made when they are first read, and brought
+    up to date when they are read again: so an event costs the same, however many labels are read.
+    """
 
     __slots__ = ("_alike", "_codes", "_columns", "_free", "_written", "effort_spent", "pods")
 
@@ -288,6 +285,11 @@ class PodPlaces:
     """Pods by UID with their nodes. A pod that is on its way to several nodes counts on each.
 
     ``effort_spent``: what counting has cost so far, in operations of about a microsecond.
+
+    A count is made again from all pods if it is new, if nobody asked for it for a long time, and if labels of
+    namespaces have changed: by columns, as pods are many and mostly alike. Owners of a term are counted by an index:
+    terms of one tenant's pods are asked for pods of others, and may be new each time; and so are pods with ports or
+    disks, which are few.
     """
 
     def __init__(self, labels_of: LabelsOf) -> None:

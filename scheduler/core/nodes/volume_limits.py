@@ -1,14 +1,4 @@
-"""What nodes and storage give to claims: how many volumes of a CSI driver a node takes, and volumes not bound yet.
-
-Limits are counted as kube-scheduler's NodeVolumeLimits counts them. A volume counts once per node, for all its pods;
-one whose pods are gone counts until it is detached. What a node has is counted again only after something about its
-pods, their claims, its attachments or its limits has changed. A claim that is not bound yet is a volume of the driver
-that its class provisions with; volumes of a class that provisions nothing are left out, as there. A volume is often
-used on one node only, so a claim that was bound for a node whose limit is reached would keep its pod waiting for ever.
-
-Volumes, classes, drivers and capacities, as claims that are not bound yet look for them, are indexed by class: so an
-event costs the pods that wait for that class and no others.
-"""
+"""What nodes and storage give to claims: how many volumes of a CSI driver a node takes, and volumes not bound yet."""
 
 from __future__ import annotations
 
@@ -47,9 +37,16 @@ _NO_LIMIT: Final = 1 << 40
 
 
 class Attachments:
-    """Volumes that each node has. ``volumes_of`` names those of a pod, ``handle_of`` the one of a PersistentVolume.
+    """Volumes that each node has, counted as kube-scheduler's NodeVolumeLimits counts them.
 
-    ``limits_changed`` and ``attached_changed`` are told of nodes, ``read_changed`` that a kind can be read, or not.
+    A volume counts once per node, for all its pods; one whose pods are gone counts until it is detached. What a node
+    has is counted again only after something about its pods, their claims, its attachments or its limits has changed. A
+    claim that is not bound yet is a volume of the driver that its class provisions with; volumes of a class that
+    provisions nothing are left out, as with kube-scheduler. A volume is often used on one node only, so a claim that
+    was bound for a node whose limit is reached would keep its pod waiting for ever.
+
+    ``volumes_of`` names the volumes of a pod, ``handle_of`` the one of a PersistentVolume. ``limits_changed`` and
+    ``attached_changed`` are told of nodes, ``read_changed`` that a kind can be read, or not.
     """
 
     def __init__(
@@ -280,7 +277,11 @@ _MATCHING: Final = 5
 
 
 class Offers:
-    """``changed`` is called with a storage class when what may be had of it has changed."""
+    """Volumes, classes, drivers and capacities, as claims that are not bound yet look for them.
+
+    They are indexed by class, so an event costs the pods that wait for that class and no others. ``changed`` is called
+    with a storage class when what may be had of it has changed.
+    """
 
     def __init__(
         self,

@@ -2,12 +2,6 @@
 
 See docs/design/preemption.md. The order is KAI's reversed: the queue that would be served last goes first, with what
 was taken of it off; in it the lowest priority, surplus before cores, the newest.
-
-*Proof.* Each bound asks whether the need could fit if **all** units of a set were gone at once. Any eviction of some of
-that set leaves no more free on any node than that, and a node holds no more pods of a class than ``slots`` says; so if
-those are too few, no evictions of the set help. Bound B takes all units of pods that may be preempted at all, C those
-that may be taken for this need: by the rules with nobody taken before (what a queue has left only shrinks), by
-priority, protection, and budgets.
 """
 
 from __future__ import annotations
@@ -81,7 +75,13 @@ def reach(trial: Trial, wanted: Least, kept: KeptSlots | None = None) -> bool:
 
 
 def reaches_without(trial: Trial, wanted: Least, gone: Bools, devices: Tenants) -> bool:
-    """The same with the units of these rows gone."""
+    """Whether nodes hold a need once all units of these rows are gone; if not, no evictions of some of them help.
+
+    Any eviction of a part of the set leaves no more free on any node, and a node holds no more pods of a class than
+    ``slots`` says. Bound B takes all units of pods that may be preempted at all, C those that may be taken for this
+    need: by the rules with nobody taken before (what a queue has left only shrinks), by priority, protection, and
+    budgets.
+    """
     for cls, count in wanted.pods.items():
         ways = (Counting(trial, trial.residents, way, devices).without(gone) for way in cls.ways())
         held = np.maximum.reduce(list(ways))

@@ -3,10 +3,6 @@
 The hour is kept in pieces of time, each the text of one ConfigMap. An eviction changes the piece of its time alone, so
 one write carries what was evicted in minutes, not in an hour. A piece lists evictions by the namespace of the pods that
 room was made for (the *taker*).
-
-A *take* is a nomination with victims of other namespaces. It is kept when all its pods are there ten minutes after it
-was written, or were evicted for others themselves; it is given up when one of them ends before that. A namespace that
-gives up again and again waits before it takes more.
 """
 
 from __future__ import annotations
@@ -53,9 +49,11 @@ def piece_names(pool: NodePool | None) -> tuple[str, ...]:
 
 
 class Take(NamedTuple):
-    """A nomination that others are evicted for: when it was written (wall clock), and its nominated pods (UIDs).
+    """A nomination with victims of other namespaces: when it was written (wall clock), and its nominated pods (UIDs).
 
-    ``parts``: the namespaces of its victims, and how much of the take each of them is, in thousandths.
+    It is kept when all its pods are there ten minutes after it was written, or were evicted for others themselves; it
+    is given up when one of them ends before that. ``parts``: the namespaces of its victims, and how much of the take
+    each of them is, in thousandths.
     """
 
     at_s: int
@@ -421,7 +419,10 @@ def _balances(hour: Hour, now_s: int) -> dict[str, _Balance]:
 
 
 def waits_until_s(over: int, last_s: int) -> int:
-    """Until when a namespace takes nothing. ``over``: given up but for those that it kept; ``last_s``: the last."""
+    """Until when a namespace takes nothing. ``over``: given up but for those that it kept; ``last_s``: the last.
+
+    A namespace that gives up again and again waits before it takes more.
+    """
     if over <= _FREE:
         return 0
     return last_s + min(_FIRST_S << min(over - _FREE - 1, _MOST_DOUBLINGS), _LONGEST_S)

@@ -1,13 +1,8 @@
 """Nominations, evictions and failed claims as texts of one ConfigMap; whether a nomination still fits.
 
 Texts are read back strictly: a nomination is read as a whole, or not at all. What can't be read counts for nothing, and
-is named for the log. Nobody was evicted for one that was not read back whole here before: the evictor goes by what
-stands. Claims that could not be bound are a text of their own, under a key of its own: a scheduler that does not know
-it reads the rest as before. UIDs of pods and owners are 22 characters, and digests stand for long names.
-
-Right before each eviction the nodes of its nomination are looked at exactly: a foreign pod may have taken the place
-beside a victim, and then nobody goes for a pod that does not fit. What older nominations keep is theirs; what younger
-ones keep is no obstacle.
+is named for the log. Nobody was evicted for a nomination that was not read back whole here before: the evictor goes by
+what is on record. UIDs of pods and owners are 22 characters, and digests stand for long names.
 """
 
 from __future__ import annotations
@@ -400,7 +395,10 @@ _claims_decoder: Final = msgspec.json.Decoder(dict[str, Any])
 
 
 def written_claims(claims: Mapping[str, FailedClaim]) -> str:
-    """Claims by UID as text, those that failed last at the end; "" for none."""
+    """Claims by UID as text, those that failed last at the end; "" for none.
+
+    They are under a key of their own: a scheduler that does not know it reads the rest as before.
+    """
     last = islice(claims.items(), max(0, len(claims) - MOST_CLAIMS), None)
     return msgspec.json.encode({short(uid): tuple(failed) for uid, failed in last}).decode() if claims else ""
 
@@ -443,7 +441,12 @@ Count = Callable[[str, Supposed], Occupancy]
 
 
 def will_fit(nomination: Nomination, *, nominations: Nominations, pods: Pods, ledger: Ledger, count: Count) -> bool:
-    """Whether nominated pods that wait fit once all victims are gone, beside the victims' successors."""
+    """Whether nominated pods that wait fit once all victims are gone, beside the victims' successors.
+
+    Asked right before each eviction, of the nodes of its nomination: a foreign pod may have taken the place beside a
+    victim, and then nobody goes for a pod that does not fit. What older nominations keep is theirs; what younger ones
+    keep is no obstacle.
+    """
     nodes = dict.fromkeys(place.node for place in nomination.places if nominations.waits(place.pod_uid))
     nodes.update(dict.fromkeys(moved.node for moved in nomination.moved))
     return all(

@@ -1,17 +1,7 @@
-"""What protects a pod from eviction, and for how long nobody is evicted for a pod.
+"""What protects a pod from eviction, and for how long nobody is evicted for a pod (docs/design/preemption.md).
 
-Protected are pods by minimum runtimes, after evictions not long ago, and by PodDisruptionBudgets. Who takes may have a
-delay of its own. A pod gets its claims bound when its place is free, which is after the evictions: a provisioner that
-always fails would have pods evicted on one node after the other, for a pod that never runs. So after a failure the
-claim keeps its pods from having others evicted, for longer each time (docs/design/preemption.md).
-
-Budgets are counted before anybody is evicted: each pod that one selects takes one of it. A pod that two budgets select
-is nobody's victim: the API server evicts it under none (500). Nor is one in a namespace with a budget whose labels are
-not known. One with more labels than are kept counts as selected by all budgets of its namespace. Pods that other
-nominations take, and that are still there, have had theirs.
-
-A budget is filed under the label that the fewest others of its namespace ask for, so a pod is compared with few of
-them. Where that does not help, its tenant has written more than is looked at (``_MOST_LOOKS``): it is nobody's victim.
+Protected are pods by minimum runtimes, after evictions not long ago, and by PodDisruptionBudgets. A pod that takes may
+have to wait for its queue's delay, or because a claim of it failed.
 """
 
 from __future__ import annotations
@@ -36,12 +26,20 @@ Takes = Counter[int] | None
 #: A label with its value, or any value of it; None: any pod.
 _Label = tuple[str, str | None] | None
 #: The most requirements, and values of them, that are looked at for one pod.
+#: Where that does not reach, its tenant has written too many: it is nobody's victim.
 _MOST_LOOKS: Final = 128
 
 
 @dataclass(slots=True)
 class Budgets:
-    """``labels``: of bound pods, by UID. ``refused``: UIDs of pods that the API server would not evict."""
+    """PodDisruptionBudgets, counted before anybody is evicted: each pod that one selects takes one of it.
+
+    A pod that two budgets select is nobody's victim: the API server evicts it under none (500). Nor is one in a
+    namespace with a budget whose labels are not known. One with more labels than are kept counts as selected by all
+    budgets of its namespace. Pods that other nominations take, and that still exist, have had theirs.
+
+    ``labels``: of bound pods, by UID. ``refused``: UIDs of pods that the API server would not evict.
+    """
 
     budgets: Sequence[Budget]
     labels: Mapping[str, Mapping[str, str]]
@@ -122,7 +120,10 @@ class Budgets:
 
 
 class _Files:
-    """Budgets of one namespace. ``looks``: what it costs to hold a pod against one, by its place."""
+    """Budgets of one namespace, each under the label that the fewest others ask for: a pod meets few of them.
+
+    ``looks``: what it costs to hold a pod against one, by its place.
+    """
 
     def __init__(self, budgets: Sequence[tuple[int, tuple[Requirement, ...]]]) -> None:
         asked = Counter(label for _, selector in budgets for each in selector for label in _labels(each))
@@ -225,7 +226,12 @@ _MOST_DOUBLINGS: Final = 10
 
 
 def failed_again(before: FailedClaim | None, at_s: int) -> FailedClaim:
-    """What is known of a claim that has failed now; ``before``: what was known of it, None: nothing."""
+    """What is known of a claim that has failed now; ``before``: what was known of it, None: nothing.
+
+    A pod gets its claims bound when its place is free, which is after the evictions: a provisioner that always fails
+    would have pods evicted on one node after the other, for a pod that never runs. So after a failure the claim keeps
+    its pods from having others evicted, for longer each time.
+    """
     if before is None or before.last_s + _pause_s(before.times) + _LONGEST_PAUSE_S < at_s:
         return FailedClaim(1, at_s)
     return before if at_s < ends_s(before, at_s) else FailedClaim(before.times + 1, at_s)

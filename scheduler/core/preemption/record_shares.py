@@ -1,14 +1,5 @@
 """What may be written of new nominations: bytes are divided between the namespaces that room is made for.
 
-The less others leave free, the smaller is the part of it that a namespace may have: of a text of ``T`` bytes, of which
-others leave ``F``, it may have ``1/2 * F * F / T``. So one alone may fill half. Beside one that did so each other one
-may have an eighth, 112 KiB: a gang of 600 with a victim each, or of 100 with eight each, has room
-(``test_record_shares.py``). Beside more of them it is less, and when 40 have taken all that they may there is still
-room for a nomination. What is written stays.
-
-Of the hour one alone may fill three quarters of a piece: an eviction takes a third of the bytes of its nomination
-there.
-
 A revision takes the place of the version that is on record, and may have its bytes in any case. If it needs more than
 its namespace has room for, that version stays until it has.
 """
@@ -34,12 +25,19 @@ from scheduler.core.preemption.nomination_record import (
 
 #: The part of an empty text that a namespace may have: of the nominations, and of a piece of the hour.
 SHARE: Final = (1, 2)
+#: So one alone may fill three quarters of a piece: an eviction takes a third of the bytes of its nomination there.
 _SHARE_OF_HOUR: Final = (3, 4)
 
 
 @dataclass(slots=True)
 class Shares:
-    """Bytes of one text, by namespace. ``part``: what one alone may have of it."""
+    """Bytes of one text, by namespace: the less others leave free, the smaller is the part of it that one may have.
+
+    Of a text of ``T`` bytes, of which others leave ``F``, it may have ``1/2 * F * F / T``. So one alone may fill half.
+    Beside one that did so each other one may have an eighth, 112 KiB: a gang of 600 with a victim each, or of 100 with
+    eight each, has room (``test_record_shares.py``). Beside more of them it is less, and when 40 have taken all that
+    they may there is still room for a nomination. What is written stays. ``part``: what one alone may have of it.
+    """
 
     most: int
     used: dict[str, int]

@@ -1,13 +1,4 @@
-"""All victim units as arrays, one row each, kept from events; and the tenants of shared devices, as a search sees them.
-
-Groups that something has happened to are marked, and read again before the next search (as queues count pods,
-queues/tree.py). So is a pod that another nomination takes, or takes no more. Rows of what is gone are empty until they
-are used again.
-
-Where a book says all that is charged on a device, what it has left without some tenants follows from the book. Nodes
-where that is not so (a device without a reservation that answers, tenants that no book names, slices) are *odd*: the
-statement counts them again.
-"""
+"""All victim units as arrays, kept from events; and the tenants of shared devices, as a search sees them."""
 
 from __future__ import annotations
 
@@ -63,7 +54,11 @@ class KeptKey(NamedTuple):
 
 
 class ResidentTable:
-    """``mark`` notes that something about a group has changed; ``refresh`` reads it again."""
+    """Victim units, one row each: ``mark`` notes that something about a group has changed; ``refresh`` reads it again.
+
+    That comes before the next search (as queues count pods, queues/tree.py). A pod that another nomination takes, or
+    takes no more, is marked too. Rows of what is gone are empty until they are used again.
+    """
 
     def __init__(self) -> None:
         #: The first unit of each group; of a pod without one, ``row_of`` has it. And pods that can't go, of those that
@@ -342,7 +337,11 @@ class SharedDevice:
 
 @dataclass(slots=True)
 class Tenants:
-    """``odd``: nodes of which nothing is said here. Arrays: of each device, and of each tenant."""
+    """Tenants of devices where a book says all that is charged, and so what is left without some of them.
+
+    ``odd``: nodes where that is not so (a device without a reservation that answers, tenants that no book names,
+    slices): the statement counts them again. Arrays: of each device, and of each tenant.
+    """
 
     odd: Bools
     shared: Bools

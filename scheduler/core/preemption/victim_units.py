@@ -2,10 +2,6 @@
 
 Of a gang the pods above its minimums go one by one, in the reverse of the order in which they came: the last of the
 surplus first (as in KAI). What is left, the core, goes whole, and not before the surplus.
-
-What a set of units costs is compared by the highest priority in it, the work that is lost, pods, and UIDs. A pod's loss
-is its weight times its run time, a second at least: of two that began just now the smaller costs less. Its weight is
-its dominant claim, as nano of a GPU: the largest part that it has of any dimension.
 """
 
 from __future__ import annotations
@@ -337,7 +333,10 @@ LEAST_S: Final = 1
 
 
 class Cost(NamedTuple):
-    """Less is better. ``loss``: nano of a GPU times seconds."""
+    """What a set of units costs: the highest priority in it, the work that is lost, pods, and UIDs. Less is better.
+
+    ``loss``: nano of a GPU times seconds.
+    """
 
     priority: int
     loss: int
@@ -347,7 +346,10 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Pricing:
-    """``total``: what queues divide. ``wall_s``: now."""
+    """``total``: what queues divide. ``wall_s``: now.
+
+    A pod's loss is its weight times its run time, a second at least: of two that began just now the smaller costs less.
+    """
 
     total: Resources
     wall_s: int
@@ -357,7 +359,7 @@ class Pricing:
         return self.weight_nano(victim.amounts) * max(LEAST_S, self.wall_s - (victim.started_s or self.wall_s))
 
     def weight_nano(self, amounts: Resources) -> int:
-        """The dominant claim as nano of a GPU; where there is none, of the cluster."""
+        """The dominant claim, the largest part that it has of any dimension, as nano of a GPU; else of the cluster."""
         gpus = self.total.gpu_nano or UNITS[-1]
         return max(amount * gpus // has if has > 0 else 0 for amount, has in zip(amounts, self.total, strict=True))
 

@@ -1,12 +1,9 @@
 """Fair shares of all queues: the top ones divide the cluster, the children of each divide its share.
 
-Siblings divide what their parent has in KAI's rounds, in integers, one dimension at a time. First
-each queue gets its quota, as far as it asks for it. What is left goes to those that ask for more, by weight, in rounds:
-of one priority after the other, highest first. A round gives whole units; what is cut off remains to be given at the
-end, one unit each, largest remainder first. So one input has one result, in any order.
-
-A division notes its steps itself, for people who ask why a queue gets its share: so what is shown is what was computed.
-Without a record it notes nothing.
+Siblings divide what their parent has in KAI's rounds, in integers, one dimension at a time. First each queue gets its
+quota, as far as it asks for it. What is left goes to those that ask for more, by weight, in rounds: of one priority
+after the other, highest first. A round gives whole units; what is cut off remains to be given at the end, one unit
+each, largest remainder first. So one input has one result, in any order.
 """
 
 from __future__ import annotations
@@ -55,7 +52,11 @@ class Getting(Protocol):
 
 @dataclass(slots=True)
 class DivisionRecord:
-    """One division. ``total``: what is divided; ``left``: what nobody gets."""
+    """One division. ``total``: what is divided; ``left``: what nobody gets.
+
+    The division notes its steps itself, for people who ask why a queue gets its share: what is shown is what was
+    computed.
+    """
 
     total: int = 0
     left: int = 0

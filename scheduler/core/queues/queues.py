@@ -2,14 +2,6 @@
 
 Pods that an event touched are counted again before the next decision, as nodes are (cluster.py): so the order, number
 and lateness of events can't matter to the sums.
-
-A pod that is deleted by force is gone from the API at once, while its containers may run for its whole grace period. If
-it counted for nothing then, its owner could place another one beside it, again and again, above any limit. So it counts
-for as long as a share or a claim of it is kept (sharing/entries.py, nodes/vanished_users.py): until its kubelet must
-have learned of the deletion, and for its grace period. The wait begins again when its node has not been ready. It ends
-with the Node: pods of a machine that an autoscaler removed would fill the limits of their queues for an hour. Together
-such pods count as no more than their node has beyond its live pods; those that vanished last count first. A restart
-forgets them.
 """
 
 from __future__ import annotations
@@ -64,9 +56,17 @@ class _Vanished(msgspec.Struct):
 
 
 class VanishedRows:
-    """Rows by UID, or by what stands for several. ``put`` takes a row that has changed, None: it has ended.
+    """What pods count for that were deleted by force: the API has lost them, while their containers may run.
 
-    ``most``: pods of a namespace that have a row each.
+    Containers may run for the pod's whole grace period. If it counted for nothing, its owner could place another one
+    beside it, again and again, above any limit. So it counts for as long as a share or a claim of it is kept
+    (sharing/entries.py, nodes/vanished_users.py): until its kubelet must have learned of the deletion, and for its
+    grace period. The wait begins again when its node has not been ready. It ends with the Node: pods of a machine that
+    an autoscaler removed would fill the limits of their queues for an hour. Together such pods count as no more than
+    their node has beyond its live pods; those that vanished last count first. A restart forgets them.
+
+    Rows are by UID, or by what stands for several. ``put`` takes a row that has changed, None: it has ended. ``most``:
+    pods of a namespace that have a row each.
     """
 
     def __init__(self, put: Callable[[str, Row | None], None], *, most: int = _MOST_OF_NAMESPACE) -> None:

@@ -1,13 +1,4 @@
-"""The tree of queues, and what pods count for in them, summed by the queue's name and by PodGroup.
-
-The tree is made of the records of queues whenever one changes. It never changes in place. Queues that can't be used
-stand beside it, each with the link that is broken: their pods wait, and what runs goes on (docs/design/queues.md).
-Without any Queue object there is one queue that takes all pods and limits nothing.
-
-Of the sums each pod has one row, counted again from what is known of it whenever something about it changes; the sums
-take the difference to the row before. So events that are late, repeated or in another order can't add up to a wrong
-sum: what is subtracted is what the table holds (invariant S12).
-"""
+"""The tree of queues, and what pods count for in them, summed by the queue's name and by PodGroup."""
 
 from __future__ import annotations
 
@@ -66,6 +57,10 @@ class QueueSums:
     """Rows by pod UID, and their sums by queue name and by PodGroup. ``version`` grows with every change.
 
     ``on_group`` is called with each PodGroup whose sum has changed.
+
+    A pod's row is counted again from what is known of it whenever something about it changes; the sums take the
+    difference to the row before. So events that are late, repeated or in another order can't add up to a wrong sum:
+    what is subtracted is what the table holds (invariant S12).
     """
 
     __slots__ = ("_by_group", "_rows", "_sums", "on_group", "version")
@@ -250,9 +245,13 @@ class TreeQueue:
 class Tree:
     """All queues that can be used, numbered so that parents come before their children.
 
-    ``top``: numbers of queues without a parent. ``is_implied``: there is no Queue object at all. ``is_read``: Queue
-    objects can be read; as long as they never were, nobody knows what they limit, and all pods wait. ``elsewhere``:
-    node pools of queues of others, by name; ``here``: the node pool whose queues these are.
+    It is made of the records of queues whenever one changes, and never changes in place. Queues that can't be used are
+    kept beside it, each with the link that is broken: their pods wait, and what runs goes on (docs/design/queues.md).
+    Without any Queue object there is one queue that takes all pods and limits nothing (``is_implied``).
+
+    ``top``: numbers of queues without a parent. ``is_read``: Queue objects can be read; as long as they never were,
+    nobody knows what they limit, and all pods wait. ``elsewhere``: node pools of queues of others, by name; ``here``:
+    the node pool whose queues these are.
     """
 
     __slots__ = ("_elsewhere", "_number_of", "_unread", "broken", "is_implied", "queues", "top")

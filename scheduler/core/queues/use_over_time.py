@@ -2,19 +2,8 @@
 
 A record adds up, at each tick, what each queue keeps times the seconds since the last tick, and the capacity of the
 cluster likewise. The use of a queue is its part of that capacity, in billionths (ppb). Time that nobody measured, as
-while no scheduler led, counts for nobody. The kinds of window are KAI's:
-
-- half-life: what was added loses half of its weight in this time;
-- sliding: this window, and the last one as far as it still lies inside;
-- tumbling: since the window began; it begins again after its length, or when a cron expression says.
-
-Exact integers, so two processes that were given the same ticks have the same record. Names are kept only of queues that
-exist: pods may name others, as many as they like.
-
-A cron expression has five fields: minute, hour, day of the month, month, day of the week, in UTC; "0 0 * * 1" is each
-Monday at midnight. Each is ``*``, a number, a range, or several of them with commas; ``*`` and ranges may have a step.
-Months and days of the week have names as well. Where both days are given, one of them is enough, as everywhere.
-``@daily`` and the like stand for five fields.
+while no scheduler led, counts for nobody. Exact integers, so two processes that were given the same ticks have the same
+record. Names are kept only of queues that exist: pods may name others, as many as they like.
 """
 
 from __future__ import annotations
@@ -57,7 +46,12 @@ _DAYS_BACK: Final = 41 * 366
 
 
 class Cron(msgspec.Struct, frozen=True):
-    """Times that an expression names. ``text``: as it was given. ``is_either``: one of both days is enough."""
+    """Times that an expression of five fields names: minute, hour, day of the month, month, day of the week, in UTC.
+
+    "0 0 * * 1" is each Monday at midnight. A field is ``*``, a number, a range, or several of them with commas; ``*``
+    and ranges may have a step. Months and days of the week have names as well. ``@daily`` and the like replace all
+    five. ``text``: as it was given. ``is_either``: both days are given, and one of them is enough, as everywhere.
+    """
 
     text: str
     minutes: tuple[int, ...]
@@ -174,11 +168,15 @@ class Source(enum.StrEnum):
 
 
 class UsePeriod(msgspec.Struct, frozen=True, kw_only=True):
-    """Which use counts. ``half_life_s`` above 0 takes the place of the window.
+    """Which use counts, by KAI's kinds of window. ``half_life_s`` above 0 takes the place of the window.
+
+    - half-life: what was added loses half of its weight in this time;
+    - sliding: this window, and the last one as far as it still lies inside;
+    - tumbling: since the window began; it begins again after its length, or when a cron expression says.
 
     ``window_start_s``: seconds since the epoch at which some tumbling window begins. ``cron``: when each does; then
-    ``window`` and its length mean nothing. ``tick_s``: between two ticks.
-    ``weight_milli``: how much use counts in the division, in thousandths (KAI's kValue).
+    ``window`` and its length mean nothing. ``tick_s``: between two ticks. ``weight_milli``: how much use counts in the
+    division, in thousandths (KAI's kValue).
     """
 
     window_s: int = 604_800

@@ -1,9 +1,7 @@
 """A node's GPUs as people see them: the tenants of each with their shares, what is free, and what takes nobody and why.
 
 Drawn from the very count that decisions are made on (node_usage.py). Amounts are exact, in nano-GPU; MiB are there
-where the card is known, rounded down for a share. Also in the terms of Aliyun's gpushare: memory of devices in whole
-units (a GiB or a MiB, as its plugin's administrator chose), by the index of the device, under the names of its
-extender's inspect API (docs/inspect.md).
+where the card is known, rounded down for a share.
 """
 
 from __future__ import annotations
@@ -337,7 +335,11 @@ class NodeUse(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, gc=False):
-    """What the API answers. ``error``: why there is nothing to be said, else left out."""
+    """What the inspect API answers, in the terms of Aliyun's gpushare extender (docs/inspect.md).
+
+    Memory of devices is in whole units (a GiB or a MiB, as its plugin's administrator chose), by the index of the
+    device. ``error``: why there is nothing to be said, else left out.
+    """
 
     nodes: tuple[NodeUse, ...]
     error: str | msgspec.UnsetType = msgspec.UNSET

@@ -1,12 +1,4 @@
-"""Who sleeps because its queue holds it back, or because nodes are reserved for others (queues/reserved_nodes.py).
-
-Those that would use the same in one queue are in one line, by rank. When the queue may take some of them, the first few
-wake, or as many as it may take: of ten thousand that wait at a limit, a GPU that comes free wakes some thirty.
-
-Who is kept off reserved nodes would fit there, and nowhere else. It wakes when the reservations change, when its queue
-may use them after all, when another node got something that may help it, or when rules about other pods may have opened
-another node to it.
-"""
+"""Groups that sleep because their queue holds them back, or because nodes are reserved for others."""
 
 from __future__ import annotations
 
@@ -62,7 +54,10 @@ class _Line:
 
 @dataclass(slots=True)
 class OverQuota:
-    """Who sleeps for which use.
+    """Who sleeps for which use. Those that would use the same in one queue are in one line, by rank.
+
+    When the queue may take some of them, the first few wake, or as many as it may take: of ten thousand that wait at a
+    limit, a GPU that comes free wakes some thirty.
 
     What something uses may depend on its node. ``elsewhere``: of those that sleep for a use that they have on the nodes
     which they could have gone to, that nothing else will do as of then: on another node they may use less.
@@ -244,7 +239,12 @@ class _Alike:
 
 @dataclass(slots=True)
 class KeptOff:
-    """All of them. ``reserves``: as of the last decision. ``places``: which pods are where; None: nobody knows."""
+    """Groups that are kept off reserved nodes (queues/reserved_nodes.py): they would fit there, and nowhere else.
+
+    Each wakes when the reservations change, when its queue may use them after all, when another node got something that
+    may help it, or when rules about other pods may have opened another node to it. ``reserves``: as of the last
+    decision. ``places``: which pods are where; None: nobody knows.
+    """
 
     ledger: Ledger
     places: Callable[[], PodPlaces] | None = None

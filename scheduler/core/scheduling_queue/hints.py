@@ -1,11 +1,7 @@
-"""Which events may help who is unschedulable: sums of nodes, rules about other pods, and what a gang's start reads.
+"""Which events may help pods and gangs that are unschedulable, by sums of nodes and by rules about other pods.
 
 Sums are never too strict: a node that a closer look would refuse may pass, one that would take a pod of the class
 always does. Few rows are looked at one by one, many at once: below some ten of them numpy's calls cost more.
-
-Each part of a rule names the pods whose coming or going matters to it (filters/pod_rule.py), so an event of a pod wakes
-those classes only of which a part looks at that pod. For a gang whose members have rules no change has a direction that
-can't help: a node that lost its room may send the first member elsewhere, where all fit.
 """
 
 from __future__ import annotations
@@ -162,8 +158,11 @@ MOST_COMPARED: Final = 500
 class RuleWatch(msgspec.Struct, frozen=True):
     """As of when rules were asked. ``seen``: the next change of places; -1: of that nobody can tell.
 
-    ``regrouped``: as the ledger counts it. ``closed``: a byte a row, 0 where rules did not close it; what is
-    free on others makes no difference as long as nothing opens them.
+    ``regrouped``: as the ledger counts it. ``closed``: a byte a row, 0 where rules did not close it; what is free on
+    others makes no difference as long as nothing opens them.
+
+    Each part of a rule names the pods whose coming or going matters to it (filters/pod_rule.py), so an event of a pod
+    wakes those classes only of which a part looks at that pod.
     """
 
     watched: tuple[Watched, ...]
@@ -224,6 +223,9 @@ class GangWatch(msgspec.Struct, frozen=True):
 
     ``regrouped``: as the ledger counts it. ``matchers``: pods that rules and preferences of its members look at; None:
     all pods, as for soft spread. ``usable``: a byte a row, 1 where a member passed the sums. ``needs``: of each class.
+
+    For a gang whose members have rules no change has a direction that can't help: a node that lost its room may send
+    the first member elsewhere, where all fit.
     """
 
     matchers: tuple[Matcher, ...] | None

@@ -2,10 +2,6 @@
 
 Pods alone wait by signature, gangs by PodGroup. Each change that may move a pod touches it; what was touched is looked
 at again when the next decision begins (decide/snapshot.py), and nothing else is. So a decision costs what has changed.
-
-Beside it: the times at which pods and gangs are looked at again though nothing happens; the standing nominations about
-which something has changed; and the counts that are brought up to date once a second, as nodes change without helping
-anybody.
 """
 
 from __future__ import annotations
@@ -37,7 +33,7 @@ from scheduler.core.scheduling_queue.verdicts import Key, Verdicts
 
 
 class Timers:
-    """A time for each pod (UID) or gang that asks for one."""
+    """When each pod (UID) or gang is looked at again though nothing happens."""
 
     def __init__(self) -> None:
         #: With those that an earlier one has replaced, which don't count. The second number tells equal times apart.
@@ -69,7 +65,7 @@ class Timers:
 
 
 class Resting:
-    """Ids of nominations that are awake; at first that are all."""
+    """Ids of standing nominations about which something has changed; at first that are all."""
 
     __slots__ = ("_awake",)
 
@@ -533,6 +529,8 @@ def due_recounts(scheduling_queue: SchedulingQueue, now_ns: int, most: int) -> R
     """What is judged again now, up to ``most`` classes and gangs, as many of both that queues hold back, or kept off.
 
     Those gangs and all that is held back or kept off are awake from here on.
+
+    They are brought up to date once a second, as nodes change without helping anybody.
     """
     if now_ns < scheduling_queue.recount_ns:
         return NO_RECOUNTS

@@ -1,8 +1,4 @@
-"""Signatures of pods alone: those of one namespace and class ask the same, so what holds for one holds for all.
-
-Also in which order those wait that ask the same, by rank, and whose turn it is; and what is remembered of needs for
-which victims were looked for, so that nothing is searched twice for the same answer.
-"""
+"""Signatures of pods alone: those of one namespace and class ask the same, so what holds for one holds for all."""
 
 from __future__ import annotations
 
@@ -171,12 +167,12 @@ class Passed(msgspec.Struct, frozen=True):
 
 
 class PreemptionMemo(msgspec.Struct, frozen=True):
-    """As of the last look, at ``looked_ns``. ``next_ns``: when there is something to look for again.
+    """Needs for which victims were looked for, so that nothing is searched twice for the same answer.
 
-    ``passed``: needs that needed no room when they were looked at last. ``leaving``: pods (UIDs) that were to go then,
-    and since when that is known. ``revised``: how often nominations were, by id. ``too_large``: shapes that were
-    refused and that no empty node holds, by ``capacity``: what nodes had in all. The stamp of such an answer is its
-    version.
+    As of the last look, at ``looked_ns``. ``next_ns``: when there is something to look for again. ``passed``: needs
+    that needed no room when they were looked at last. ``leaving``: pods (UIDs) that were to go then, and since when
+    that is known. ``revised``: how often nominations were, by id. ``too_large``: shapes that were refused and that no
+    empty node holds, by ``capacity``: what nodes had in all. The stamp of such an answer is its version.
     """
 
     looked_ns: int | None = None

@@ -2,9 +2,6 @@
 
 A class fits if it fits on one node. So a class that fitted nowhere still fits nowhere if no node has changed since in a
 way that may help (nodes/ledger.py), or none of those that have changed passes the class's plain sums (hints.py).
-
-A gang starts whole or not at all, so one try can't be divided between decisions: 5,000 members take some 200 ms. What
-is bounded is how often a large start may be tried in vain.
 """
 
 from __future__ import annotations
@@ -55,7 +52,11 @@ class _Failed(NamedTuple):
 
 
 class GangPace:
-    """When each gang whose start is large may be tried. Times in nanoseconds, of the clock that decisions are given."""
+    """When each gang whose start is large may be tried. Times in nanoseconds, of the clock that decisions are given.
+
+    A gang starts whole or not at all, so one try can't be divided between decisions: 5,000 members take some 200 ms.
+    What is bounded is how often a large start may be tried in vain.
+    """
 
     __slots__ = ("_failed", "_of_namespace", "_until_ns")
 

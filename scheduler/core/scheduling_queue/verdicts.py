@@ -1,7 +1,6 @@
-"""What waiting pods are to say, and which of them have news.
+"""What waiting pods are to say, and which of them have news: another reason, not another count (``Verdict.reasons``).
 
-News is another reason, not another count (``Verdict.reasons``): a cordoned node changes the counts in the verdicts of
-all that wait, and none of them has to be written. The counts that a verdict has now are known here.
+A cordoned node changes the counts in the verdicts of all that wait, and none of them has to be written.
 """
 
 from __future__ import annotations

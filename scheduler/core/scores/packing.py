@@ -1,18 +1,4 @@
-"""Binpack and Spread, KAI's two strategies (kai-contract 4.4).
-
-Binpack places onto what is in use already, so that whole devices and whole nodes stay free:
-
-- Shares: the least nano-GPU left on the tightest devices that fit, then what is left of the node's GPUs. Before both
-  comes how many devices have to be opened (``opens_last``).
-- Whole GPUs: whole devices free, then what is left of the node's GPUs.
-- CPU only: milli-CPU free.
-
-Spread places onto what is free, so that tenants disturb each other least:
-
-- GPUs, whole or in parts: the emptiest node by what is left of its GPUs.
-- Shares of MIG slices: the node with the most slices left of the kinds that are asked.
-- CPU only: the emptiest node by its CPU.
-"""
+"""Binpack and Spread, KAI's two strategies (kai-contract 4.4)."""
 
 from __future__ import annotations
 
@@ -29,7 +15,15 @@ _LEFT_END: Final = 1 << LEFT_BITS
 
 
 class Binpack:
-    """The fullest node, and the tightest device on it."""
+    """Places onto what is in use already, so that whole devices and whole nodes stay free.
+
+    The least comes first of these:
+
+    - Shares: the nano-GPU left on the tightest devices that fit, then what is left of the node's GPUs. Before both
+      comes how many devices have to be opened (``opens_last``).
+    - Whole GPUs: whole devices free, then what is left of the node's GPUs.
+    - CPU only: milli-CPU free.
+    """
 
     name = "binpack"
     opens_last = True
@@ -60,7 +54,12 @@ _NANO_PER_MILLI: Final = NANO_PER_DEVICE // MILLI_PER_GPU
 
 
 class Spread:
-    """The emptiest node, and the emptiest device on it, one that is not shared yet included."""
+    """Places onto what is free, so that tenants disturb each other least; a device that is not shared yet counts, too.
+
+    - GPUs, whole or in parts: the emptiest node by what is left of its GPUs.
+    - Shares of MIG slices: the node with the most slices left of the kinds that are asked.
+    - CPU only: the emptiest node by its CPU.
+    """
 
     name = "spread"
     opens_last = False

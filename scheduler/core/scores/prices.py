@@ -1,17 +1,7 @@
 """What free GPUs, CPU and memory are worth: an input of decisions, made from the pods that a cluster usually gets.
 
-A pod counts when it is first seen on a node, older ones for less, so what waits counts for nothing. Who names a node in
-a pod's spec can have it counted: prices move the order of nodes only, never what fits. There are ``MOST_KINDS`` kinds
-at most, so that nobody fills memory with pods that differ.
-
-A free piece of a GPU is worth what usual shares it can still hold: at least how many devices do shares of these sizes
-take, if devices may be cut in any pattern? The linear relaxation's dual of that cutting-stock problem gives each size a
-price, and a free piece is worth the best total price of sizes that fit in it: nothing for one that no usual share fits
-(Gilmore and Gomory, 1961, column generation). Doubles, added in a fixed order and without BLAS, so that every machine
-finds the same last bit.
-
-CPU and memory are worth the GPUs that they can still serve, at the amounts that usual GPU pods ask beside a GPU. Prices
-only order nodes and devices that fit; no ledger reads them.
+Prices only order nodes and devices that fit; no ledger reads them. CPU and memory are worth the GPUs that they can
+still serve, at the amounts that usual GPU pods ask beside a GPU.
 """
 
 from __future__ import annotations
@@ -38,6 +28,12 @@ def piece_values(sizes: Sequence[int], demand: Sequence[int], capacity: int) -> 
     ``sizes``: distinct, from 1 to ``capacity`` units. ``demand``: how many pods ask for each, above 0. Effort:
     (columns) x (``capacity`` x sizes + sizes squared); columns are bounded, and what a bound leaves is scaled to be
     valid duals (Farley, 1990). Raises ValueError for sizes that fit no device.
+
+    A free piece is worth what usual shares it can still hold: at least how many devices do shares of these sizes take,
+    if devices may be cut in any pattern? The linear relaxation's dual of that cutting-stock problem gives each size a
+    price, and a free piece is worth the best total price of sizes that fit in it: nothing for one that no usual share
+    fits (Gilmore and Gomory, 1961, column generation). Doubles, added in a fixed order and without BLAS, so that every
+    machine finds the same last bit.
     """
     if not sizes or min(sizes) < 1 or max(sizes) > capacity:
         raise ValueError(f"sizes {list(sizes)}: none, or not from 1 to {capacity} units")
@@ -124,7 +120,11 @@ class Typical(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Arrivals:
-    """Counts of arrivals by kind."""
+    """Counts of arrivals by kind. A pod counts when it is first seen on a node, older ones for less.
+
+    Who names a node in a pod's spec can have it counted: prices move the order of nodes only, never what fits. There
+    are ``MOST_KINDS`` kinds at most, so that nobody fills memory with pods that differ.
+    """
 
     __slots__ = ("_counts",)
 

@@ -2,21 +2,6 @@
 
 The numbers of a class are computed once for all nodes and then again only for nodes that were charged since, so that
 the ten-thousandth pod costs no look over ten thousand nodes.
-
-The order, smaller first: nodes that owe no answer for a share that would wait for it (assumed/attempts.py); what the
-class prefers (preferences/), where it prefers something; for pods without GPUs, nodes without them; where the score
-wants it (``opens_last``), fewer devices to be opened; the score's key; of equal ones those that enforce all that the
-class wishes, where it does not insist on that; node name.
-
-All but preferences and the last two are in one integer, each in bits of its own above the score's key. Arrays that are
-compared one after the other were tried: decisions took 25 to 40 % longer. So classes that prefer nothing have none.
-
-Rules about other pods and preferences of spread are kept by groups of nodes. Rules leave some nodes open: nodes are in
-groups by the coarse labels that rules look at (``NodeGroups``). The least rank of each group is kept, and computed
-again only where a rank has changed, or a node was opened or closed. Of spread the score is known by domain, of other
-preferences by node. The largest sum by node of each group is kept, with the least rank that has it, and computed again
-only in groups where a sum or a rank has changed. What domains add decides between groups. Where a node begins to fit
-or no longer does, all scores may differ, so all are computed again.
 """
 
 from __future__ import annotations
@@ -46,7 +31,12 @@ from scheduler.core.snapshot.statement import Statement
 
 
 class OpenRanks:
-    """Ranks of nodes as their groups have them, those of closed nodes NOWHERE."""
+    """Ranks of nodes as their groups have them, those of closed nodes NOWHERE.
+
+    Rules about other pods leave some nodes open. Nodes are in groups by the coarse labels that rules look at
+    (``NodeGroups``). The least rank of each group is kept, and computed again only where a rank has changed, or a node
+    was opened or closed.
+    """
 
     __slots__ = ("_firsts", "_groups", "_least", "_ranks", "_rules")
 
@@ -115,7 +105,13 @@ _NOTHING = np.zeros(0, np.int64)
 
 
 class PreferredRanks:
-    """Sums of preferences and ranks as the groups of nodes have them."""
+    """Sums of preferences and ranks as the groups of nodes have them.
+
+    Of spread the score is known by domain, of other preferences by node. The largest sum by node of each group is kept,
+    with the least rank that has it, and computed again only in groups where a sum or a rank has changed. What domains
+    add decides between groups. Where a node begins to fit or no longer does, all scores may differ, so all are computed
+    again.
+    """
 
     __slots__ = ("_domains", "_firsts", "_fits", "_groups", "_least", "_most", "_nodes", "_ranks", "_sums")
 
@@ -211,7 +207,17 @@ _LAST: Final = 1 << 62
 
 
 class Ranking:
-    """The rank of every node for one class, kept up to date with the charges of a statement."""
+    """The rank of every node for one class, kept up to date with the charges of a statement.
+
+    The order, smaller first: nodes that owe no answer for a share that would wait for it (assumed/attempts.py); what
+    the class prefers (preferences/), where it prefers something; for pods without GPUs, nodes without them; where the
+    score wants it (``opens_last``), fewer devices to be opened; the score's key; of equal ones those that enforce all
+    that the class wishes, where it does not insist on that; node name.
+
+    All but preferences and the last two are in one integer, each in bits of its own above the score's key. Arrays that
+    are compared one after the other were tried: decisions took 25 to 40 % longer. So classes that prefer nothing have
+    none.
+    """
 
     __slots__ = (
         "_admitting",

@@ -2,10 +2,6 @@
 
 Each restriction of a search is a mask, one bool a position (None: all nodes), and masks are joined by ``both``: nodes
 where a pod failed, nodes that owe an answer, and what else comes (a domain, a pool, a node kept for somebody).
-
-A decision supposes of a node the pods that it places there and evicts, idle devices that it gives back, and nominations
-whose charge it has taken off to place their nominated pods. ``differences`` is a recount of all nodes from all records,
-without the indexes that the ledger is kept by (invariant S12).
 """
 
 from __future__ import annotations
@@ -55,9 +51,10 @@ def both(one: NodeMask, other: NodeMask) -> NodeMask:
 
 
 class Supposed(msgspec.Struct, frozen=True):
-    """``evicted``: UIDs of pods. ``retired``: groups whose reservations are on their way out.
+    """What a decision supposes of a node, beside the pods that it places there. ``evicted``: UIDs of pods.
 
-    ``lifted``: ids of nominations that charge nothing.
+    ``retired``: groups whose reservations are on their way out, idle devices that it gives back. ``lifted``: ids of
+    nominations that charge nothing, as it places their nominated pods.
     """
 
     placed: tuple[Charge, ...] = ()
@@ -119,7 +116,10 @@ T = TypeVar("T")
 def differences(
     ledger: Ledger, nodes: Mapping[str, NodeRecord], *, pods: Pods, commits: Commits, settings: Settings
 ) -> list[str]:
-    """Say where the ledger differs from what is known of nodes and pods."""
+    """Say where the ledger differs from what is known of nodes and pods.
+
+    It recounts all nodes from all records, without the indexes that the ledger is kept by (invariant S12).
+    """
     problems: list[str] = []
     if ledger.row_of.keys() != nodes.keys():
         problems.append(f"the ledger has nodes {sorted(ledger.row_of)}, known are {sorted(nodes)}")

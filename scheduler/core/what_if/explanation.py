@@ -1,8 +1,6 @@
 """Why a group waits, as data: the verdict, the nodes by reason, its queue, who could go, what it waits for, what helps.
 
-All of it is computed on a snapshot by what decides. ``scheduler/conditions`` has the words for it. Also why a node
-takes none of the groups that wait, and since when a gang runs below its minimum: the scheduler that decides knows that
-itself, and a command goes by what the scheduler wrote on the PodGroup (kai-contract 4.7).
+All of it is computed on a snapshot by what decides. ``scheduler/conditions`` has the words for it.
 """
 
 from __future__ import annotations
@@ -48,11 +46,12 @@ from wire.units import SECOND_NS
 
 
 class BelowMinimum(msgspec.Struct, frozen=True, kw_only=True):
-    """Times are in seconds since the epoch. ``until_s`` None: it may run so for ever.
+    """Since when a gang runs below its minimum, and for how long it may. Times are in seconds since the epoch.
 
-    ``left_s``: until then, rounded up; 0: its time is over. ``bound``: members with a node. ``short``: the subgroup
-    that lacks members, if one does. ``is_going``: its pods are being evicted. ``assumed_grace_s``: the grace time that
-    was taken for the scheduler's; 0: it is known.
+    The scheduler that decides knows that itself, and a command goes by what the scheduler wrote on the PodGroup
+    (kai-contract 4.7). ``until_s`` None: it may run so for ever. ``left_s``: until then, rounded up; 0: its time is
+    over. ``bound``: members with a node. ``short``: the subgroup that lacks members, if one does. ``is_going``: its
+    pods are being evicted. ``assumed_grace_s``: the grace time that was taken for the scheduler's; 0: it is known.
     """
 
     bound: int
@@ -106,7 +105,10 @@ class KeptOff(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodeExplained(msgspec.Struct, frozen=True, kw_only=True):
-    """``fits``: pods that fit here alone, though they wait. ``waiting``: in all; ``left_out``: not looked at."""
+    """Why a node takes none of the groups that wait. ``fits``: pods that fit here alone, though they wait.
+
+    ``waiting``: in all; ``left_out``: not looked at.
+    """
 
     node: NodeRecord
     waiting: int

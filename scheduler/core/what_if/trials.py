@@ -3,11 +3,6 @@
 A change of what the group requests concerns nobody else. One that frees or adds something is tried beside the others
 that wait as well, as they may take it first. A family's finder yields a ``Question`` and takes whether the group starts
 then, and yields an edit that was found: its caller may do something else between two.
-
-Of the others, pods alone that request the same and gangs of one form, only the first ones are tried beside the group.
-Where all of them are placed those that were left out may come first as well, so nothing is said of such a change. Who
-would have a turn after a change of nodes is who the scheduling queue would wake (scheduling_queue/unschedulable.py), by
-sums that are never too strict.
 """
 
 from __future__ import annotations
@@ -39,7 +34,10 @@ from scheduler.core.what_if.edits import Edit, Subject
 
 
 class Waking:
-    """One change: ``before`` it nobody who waits would start."""
+    """Who would have a turn after a change of nodes: whom the scheduling queue would wake, by sums never too strict.
+
+    See scheduling_queue/unschedulable.py. ``before`` the change nobody who waits would start.
+    """
 
     def __init__(self, before: Snapshot, changed: Snapshot, now_ns: int) -> None:
         self._before, self._changed, self._now_ns = before, changed, now_ns
@@ -152,7 +150,11 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rivals(msgspec.Struct, frozen=True):
-    """All forms. ``are_too_many``: some were left out."""
+    """All others that wait, by form: of pods alone that request the same, or gangs alike, the first are tried.
+
+    Where all of those are placed, the ones that were left out may come first as well, so nothing is said of such a
+    change. ``are_too_many``: some were left out.
+    """
 
     forms: tuple[Form, ...]
     are_too_many: bool = False

@@ -4,9 +4,6 @@ Scores are equal to kube-scheduler's 1.36. A preference is a class with its test
 preferred.py. It has no state. What it reads of nodes and of pods on them are arrays by position, kept up to date by the
 decision. Scores are normalised over the nodes that fit, by the arithmetic of kube-scheduler; where that is in floating
 point, it is here, and made an integer at once.
-
-ImageLocality (images that a node has already, by size and by how many nodes have them) is off by default: seconds of
-pulling are worth less than a node that is packed well.
 """
 
 from __future__ import annotations
@@ -137,7 +134,11 @@ _MOST_BYTES: Final = 1000 * _MIB
 
 
 class Images:
-    """An image that few nodes have counts less, so that a few nodes do not get all pods."""
+    """ImageLocality: images that a node has already, by size and by how many nodes have them.
+
+    An image that few nodes have counts less, so that a few nodes do not get all pods. Off by default: seconds of
+    pulling are worth less than a node that is packed well.
+    """
 
     name = "images"
     depends_on_pods = False
