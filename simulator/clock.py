@@ -1,21 +1,7 @@
-"""A wall clock of one component that may be wrong: simulated processes read the time through it.
-
-One order of tasks for every process: the numbers in which an event loop made them.
-
-anyio keeps the tasks of a cancel scope, and the scopes within it, in sets, and cancels them in the order of those
-sets. A task's hash is its address in memory unless something is done about it, so that order would be chance: the same
-seed would be two runs. Here a task's hash is its number, and a scope's that of the task which entered it.
-
-An event loop on which an hour passes at once: when nothing is ready it jumps to the next timer instead of sleeping.
+"""Virtual time: an event loop on which an hour passes at once, components that stop on it, and clocks that go with it.
 
 Everything of ours sleeps and times out through the event loop's clock, so on this loop the real scheduler, binder and
-reflectors run through hours of a cluster's life as fast as the processor goes, and always in the same order: timers
-fire by due time. Equal ones fire in the order of asyncio's heap, which is not that of their setting, but the same in
-every run. Tasks are numbered, so that a cancelled group ends in the same order in every run.
-
-Time stands still while code runs. What waits for the outside (sockets, subprocesses, threads) would wait while the
-clock races on, so it is not for this loop: threads are refused, and a wait that nothing on the loop can end raises
-Deadlock at once, naming the tasks, instead of hanging.
+reflectors run through hours of a cluster's life as fast as the processor goes, and in every run in the same order.
 """
 
 from __future__ import annotations
@@ -52,7 +38,12 @@ class NumberedTask(asyncio.Task[Any]):
 
 
 def number_tasks(loop: asyncio.AbstractEventLoop) -> None:
-    """Have the loop number its tasks from 0. Tasks and scopes of other loops stay as they are."""
+    """Have the loop number its tasks from 0. Tasks and scopes of other loops stay as they are.
+
+    anyio keeps the tasks of a cancel scope, and the scopes within it, in sets, and cancels them in the order of those
+    sets. A task's hash is its address in memory, so that order would be chance: the same seed would be two runs. Here a
+    task's hash is its number, and a scope's that of the task which entered it.
+    """
     numbers = itertools.count()
 
     def made(loop: asyncio.AbstractEventLoop, coroutine: _Runnable, **options: Any) -> NumberedTask:
@@ -82,7 +73,12 @@ class Deadlock(RuntimeError):
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """Runs on virtual seconds that start at 0.
+    """Runs on virtual seconds that start at 0: when nothing is ready it jumps to the next timer instead of sleeping.
+
+    Timers fire by due time. Equal ones fire in the order of asyncio's heap, which is not that of their setting, but the
+    same in every run. Time does not pass while code runs. What waits for the outside (sockets, subprocesses, threads)
+    would wait while the clock races on: threads are refused, and a wait that nothing on the loop can end raises
+    Deadlock at once, naming the tasks.
 
     With anyio: ``anyio.run(main, backend_options={"loop_factory": VirtualTimeLoop})``.
     """
@@ -289,7 +285,7 @@ class _JumpingSelector(selectors.BaseSelector):
 
 @dataclass(slots=True)
 class SkewedClock:
-    """Wall time (kube.client.clock.Clock) that is ``ahead_ns`` nanoseconds before the true one; negative: it is behind.
+    """Wall time (kube.client.clock.Clock) of one component, ``ahead_ns`` before the true one; negative: it is behind.
 
     It may be changed at any time: that is a jump of the clock. The event loop's own time never jumps, as a machine's
     monotonic clock doesn't.

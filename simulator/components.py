@@ -1,9 +1,7 @@
-"""Who plays the components of a simulated cluster: Moorage's own, unless a test hands in others.
+"""Who plays the components of a simulated cluster, with admission as webhooks: Moorage's own, unless a test has others.
 
-That is how it is shown that the simulation finds faults: a collaborator with a planted one takes the real one's place,
-and the product needs no switch for it.
-
-The real admission code as webhooks of the in-memory API server (simulator/apiserver/admission.py).
+So it is shown that the simulation finds faults: a collaborator with a planted one takes the real one's place, and the
+product needs no switch for it.
 """
 
 from __future__ import annotations

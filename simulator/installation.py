@@ -1,7 +1,4 @@
-"""ServiceAccounts that pods name: the API server refuses a pod whose account is missing.
-
-What an installation of Moorage finds or makes in a cluster before the first pod: namespaces, accounts, classes.
-"""
+"""What an installation of Moorage finds or makes in a cluster before the first pod: namespaces, accounts, classes."""
 
 from __future__ import annotations
 
@@ -80,7 +77,8 @@ _DEFAULT: Final = "default"
 def missing(pods: Iterable[tuple[str, Mapping[str, Any]]], present: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return the accounts (namespace, name) that pods name and the manifests lack, each once, in order of the pods.
 
-    ``pods``: namespace and object. Accounts of Moorage's own installation are there.
+    The API server refuses a pod whose account is missing. ``pods``: namespace and object. Accounts of Moorage's own
+    installation exist.
     """
     known = {*present, (names.RESERVATION_NAMESPACE, names.RESERVATION_SERVICE_ACCOUNT)}
     wanted = dict.fromkeys((namespace, account_of(pod)) for namespace, pod in pods)

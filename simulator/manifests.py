@@ -1,12 +1,8 @@
 """Manifests as people write them: YAML with any number of documents, read into what is to be created.
 
 Kubernetes' own controllers are expanded to the pods that they make (kubernetes.py), and those of other projects that
-the table of workloads knows (controllers/); kinds that a simulation has no use for are passed over, and counted.
-
-Workloads of Kueue, taken as admitted: Kueue itself is not simulated.
-
-Kueue suspends a workload with a queue, or puts a gate on a plain pod, until it admits it. Facts:
-Kueue's docs, Tasks, Run.
+the table of workloads knows (controllers/). Kinds that a simulation has no use for are passed over, and counted. Kueue
+is not simulated: its workloads are taken as admitted.
 """
 
 from __future__ import annotations
@@ -63,7 +59,8 @@ _GATE: Final = "kueue.x-k8s.io/admission"
 def admitted_by_kueue(obj: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return an object as Kueue leaves it when it has admitted it; the same object if Kueue holds it not back.
 
-    Kueue holds back what has a queue and is suspended (``spec.suspend``, ``spec.runPolicy.suspend``) or has its gate.
+    Kueue holds back what has a queue and is suspended (``spec.suspend``, ``spec.runPolicy.suspend``), and a plain pod
+    with its gate. Facts: Kueue's docs, Tasks, Run.
     """
     if not child(child(child(obj, "metadata"), "labels"), QUEUE):
         return obj

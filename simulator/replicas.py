@@ -2,12 +2,6 @@
 
 Every replica has its own connection to the API server, wall clock and randomness. With an election those of one role
 elect a leader; without, all of them work at once, as after a mistake in their manifests.
-
-One running incarnation after another of a component, each with a connection of its own, and what may befall it.
-
-A crash is: its connection goes dead at once, then its tasks are dropped. What they do while they are cancelled
-reaches nobody, as if the process had been killed. A pause is SIGSTOP and SIGCONT: nothing of it runs meanwhile, not
-even its timers. One that is cut off goes on running, and messages from it and to it are held back.
 """
 
 from __future__ import annotations
@@ -65,7 +59,12 @@ class _Ready(TaskStatus[None]):
 
 
 class Component:
-    """A replica of the scheduler or the binder of a simulated cluster."""
+    """A replica of the scheduler or the binder: one incarnation after another, each with a connection of its own.
+
+    A crash is: its connection goes dead at once, then its tasks are dropped. What they do while they are cancelled
+    reaches nobody, as if the process had been killed. A pause is SIGSTOP and SIGCONT: nothing of it runs meanwhile, not
+    even its timers. One that is cut off goes on running, and messages from it and to it are held back.
+    """
 
     def __init__(self, name: str, *, connect: Callable[[], MemoryTransport], run: Run) -> None:
         self.name = name

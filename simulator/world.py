@@ -7,10 +7,6 @@ not. From one seed everything follows, so a run that broke an invariant can be r
         await world.apply(manifests.load(text))
         await world.until_idle()
         print(world.checker.report)
-
-Whether a pod, as the API server shows it, has come to rest: it runs, has ended, or says why it waits.
-
-When each pod was made, bound and running, as the API server showed it.
 """
 
 from __future__ import annotations
@@ -87,7 +83,7 @@ def _cannot_start(status: Mapping[str, Any]) -> bool:
 
 @dataclass(slots=True)
 class Times:
-    """Seconds of the event loop; None: not yet."""
+    """When a pod was made, bound and running, as the API server showed it: event loop's seconds; None: not yet."""
 
     created_s: float
     bound_s: float | None = None

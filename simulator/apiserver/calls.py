@@ -1,7 +1,4 @@
-"""From method, path and query to a Call: the URL scheme of the Kubernetes API.
-
-One request, taken apart.
-"""
+"""A request taken apart: from method, path and query to a Call, by the URL scheme of the Kubernetes API."""
 
 from __future__ import annotations
 

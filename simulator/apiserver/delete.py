@@ -1,16 +1,6 @@
-"""DELETE of one object or of a selection, and the Eviction sub-resource.
+"""How objects go: DELETE of one or of a selection, the Eviction sub-resource, and what follows in the background.
 
-An eviction is a graceful deletion that PodDisruptionBudgets allow (budgets.py), and that says so in a condition.
-
-How an object goes: preconditions, grace, finalizers (rest.BeforeDelete and the generic store's Delete).
-
-Pure: says what to write, the caller writes. Only pods go gracefully; everything else goes at once or, with finalizers,
-when the last of them is taken away.
-
-What kube-controller-manager does after a deletion: collects dependents, empties and ends namespaces.
-
-In the background, as there: the writes come some time after the deletion (``delay_s``, on the event loop's clock),
-never within it. Owners of types that the server does not know are taken to exist.
+Preconditions, grace and finalizers are those of rest.BeforeDelete and the generic store's Delete.
 """
 
 from __future__ import annotations
@@ -94,7 +84,11 @@ def check_preconditions(kind: ResourceType, meta: Object, options: DeleteOptions
 
 
 def step(kind: ResourceType, obj: Object, options: DeleteOptions, *, now_ns: int) -> Step:
-    """Decide what a DELETE, whose preconditions hold, does to this object."""
+    """Decide what a DELETE, whose preconditions hold, does to this object.
+
+    Pure: the caller writes. Only pods go gracefully; everything else goes at once or, with finalizers, when the last of
+    them is taken away.
+    """
     if kind is PODS:
         return _pod_step(obj, options, now_ns)
     meta = obj["metadata"]
@@ -158,7 +152,11 @@ _Place = tuple[ResourceType, str]
 
 
 class Collector:
-    """Follows the store and deletes what has lost its last owner."""
+    """Does what kube-controller-manager does after a deletion: collects dependents, empties and ends namespaces.
+
+    It follows the store; its writes come ``delay_s`` after the deletion, never within it. Owners of types that the
+    server does not know are taken to exist.
+    """
 
     def __init__(self, store: Store, registry: Registry, *, clock: Clock, delay_s: float) -> None:
         self._store = store
@@ -312,7 +310,7 @@ class Removing:
         return gone
 
     async def evict(self, call: Call) -> None:
-        """POST pods/NAME/eviction. Raises Refusal."""
+        """POST pods/NAME/eviction: a graceful deletion with a condition, as budgets allow. Raises Refusal."""
         body = call.decoded()
         if not isinstance(body, dict) or (body.get("metadata") or {}).get("name") not in (None, "", call.name):
             raise bad_request("name in URL does not match name in Eviction object")

@@ -1,7 +1,4 @@
-"""Refusals as HTTP answers, the server's own and those that a fault makes.
-
-What of a watch's lines reaches the client when a fault strikes them.
-"""
+"""Refusals as HTTP answers, and what of a watch's lines reaches the client when a fault strikes them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""GET: one object, and lists with selectors, snapshots and pages.
-
-Continue tokens: which snapshot a paged list reads, and where its next page begins.
-"""
+"""GET: one object, and lists with selectors, snapshots and pages."""
 
 from __future__ import annotations
 
@@ -19,7 +16,10 @@ from simulator.apiserver.watchlog import Stored
 
 
 class ContinueToken(msgspec.Struct, frozen=True):
-    """``rv`` is the snapshot's version, -1 for the current one (after the snapshot was compacted away)."""
+    """Which snapshot a paged list reads, and where its next page begins.
+
+    ``rv`` is the snapshot's version, -1 for the current one (after the snapshot was compacted away).
+    """
 
     rv: int
     #: The first key that may be on the next page.

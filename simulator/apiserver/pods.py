@@ -1,15 +1,8 @@
-"""POST pods/NAME/binding: BindingREST of pkg/registry/core/pod/storage/storage.go, as protocol.md relies on it.
+"""What the API server does with pods: defaults, checks, permitted changes, admission plugins, and pods/NAME/binding.
 
-Preconditions first, then the state of the pod, then one write that sets the node, merges the Binding's annotations and
-(PodTopologyLabelsAdmission, on by default since 1.35) its labels. That metadata is not validated: so on the real
-server, and what a bad label does later is part of what can be tested here.
-
-What the API server adds to a pod, checks about it, and lets change later.
-
-Left out of the real defaults: the service account's token volume; left out of the checks: everything that no part of
-Moorage writes (probes, volumes, security contexts).
-
-What a pod passes on its way in: the plugins Priority, ServiceAccount, RuntimeClass, DefaultTolerationSeconds.
+Plugins are Priority, ServiceAccount, RuntimeClass, DefaultTolerationSeconds and PodTopologyLabelsAdmission. Left out of
+the real defaults: the service account's token volume; left out of the checks: everything that no part of Moorage writes
+(probes, volumes, security contexts).
 """
 
 from __future__ import annotations
@@ -451,7 +444,11 @@ def check_binding(binding: Any, name: str) -> None:
 
 
 def bound(pod: Object, binding: Object, *, with_labels: bool, now: str) -> Object:
-    """Return the pod as the Binding leaves it. Raises Refusal (409) if it may not be bound, or not by this Binding."""
+    """Return the pod as the Binding leaves it. Raises Refusal (409) if it may not be bound, or not by this Binding.
+
+    As BindingREST of pkg/registry/core/pod/storage/storage.go: one write sets the node and merges the Binding's
+    annotations and its labels (on by default since 1.35). That metadata is not validated, as on the real server.
+    """
     refusal = _precondition_failed(pod, binding.get("metadata") or {}) or _not_bindable(pod)
     if refusal is not None:
         raise refusal

@@ -1,7 +1,4 @@
-"""Checks and defaults of ``metadata`` on create and update, as rest.BeforeCreate and BeforeUpdate do them.
-
-metav1.MicroTime: a time without its six-digit fraction is refused by the real server, so here, too.
-"""
+"""Checks and defaults of ``metadata`` on create and update, as rest.BeforeCreate and BeforeUpdate do them."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ _MICRO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)")
 
 
 def check_micro_times(kind: ResourceType, obj: dict[str, Any]) -> None:
-    """Refuse (400) a Lease or an Event with a malformed time."""
+    """Refuse (400) a Lease or an Event with a malformed metav1.MicroTime: one without its six-digit fraction."""
     times: list[Any] = []
     if kind is LEASES:
         spec = obj.get("spec") or {}

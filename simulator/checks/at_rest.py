@@ -1,21 +1,6 @@
 """What waits in a cluster at rest: whether it fits (L1), whether it says why (L3, S11), and nodes kept for it (L6).
 
-Each node pool that has a scheduler is judged by its own nodes and pods.
-
-Nodes that are kept for groups that have waited too long (node reserves), as pods say it of themselves: L3, L1 and L6.
-
-Owners say on which nodes their places are being freed, and pods that are kept off say for which owner. Nothing else
-is known of node reserves outside of the scheduler, so this is what is judged (docs/queues.md, Large jobs):
-
-- a queue has one node reserve, of nodes that are there, and nobody waits for an owner that does not say it is one (L3);
-- a pod that fits on nodes of a node reserve waits only if that may keep it off: not one that stays within its queue's
-quotas,
-  nor one of the owner's queue that is more urgent (L1);
-- an owner of which all nodes are empty has its place (L6).
-
-Each scheduler keeps node reserves of its own. So where node pools have schedulers each, each pool is judged by its own
-pods and nodes (pools.py). Where several decide on one pool at once, a queue may have one of each, and an owner may say
-what another scheduler decided: neither is judged then.
+Each node pool that has a scheduler is judged by its own nodes and pods (pools.py).
 """
 
 from __future__ import annotations
@@ -56,10 +41,18 @@ class NodeReserve:
 
 @dataclass(slots=True)
 class NodeReserves:
-    """Of one cluster, or node pool, at rest, with ``nodes``.
+    """Node reserves of one cluster, or node pool, at rest, as pods say it of themselves (docs/queues.md, Large jobs).
 
-    ``queue_of``: a pod's queue; ``priority_of``: its priority; ``is_short``: whether its queue is within its quotas
-    with it, or with its gang. ``several_decide``: several schedulers decide at once.
+    Owners say on which nodes their places are being freed, and pods that are kept off say for which owner:
+
+    - a queue has one node reserve, of nodes that exist, and nobody waits for an owner that does not say it is one (L3);
+    - a pod that fits on nodes of a node reserve waits only if that may keep it off: not one that stays within its
+      queue's quotas, nor one of the owner's queue that is more urgent (L1);
+    - an owner of which all nodes are empty has its place (L6).
+
+    Where several schedulers decide on one pool (``several_decide``), a queue may have one of each, and an owner may say
+    what another scheduler decided: neither is judged. ``queue_of``: a pod's queue; ``priority_of``: its priority;
+    ``is_short``: whether its queue is within its quotas with it, or with its gang.
     """
 
     queue_of: Callable[[PodFacts], str]

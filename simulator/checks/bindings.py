@@ -1,11 +1,4 @@
-"""S5 where node pools have schedulers each: a pod is bound on a node of its own pool.
-
-Who binds decides on what is known by then. So a binding is judged by every pool that the node was in since the
-decision (its BindRequest, or its gang's plan), or for so long before as who decides may hear of it late. A pod
-that changed pools in this time is not judged.
-
-S5: a pod is bound once, to the node that its attempt chose, and runs there; for node pools see bindings.py.
-"""
+"""S5: a pod is bound once, to the node that its attempt chose, in its own node pool, and runs there."""
 
 from __future__ import annotations
 
@@ -63,7 +56,12 @@ class Bindings:
 
 
 class PoolNodes:
-    """Which pools nodes were in. ``limits`` knows when a pod's binding was decided, and when it changed pools last."""
+    """Which pools nodes were in, for S5 where node pools have schedulers each.
+
+    A binding is judged by every pool that the node was in since the decision (its BindRequest, or its gang's plan), or
+    shortly before it, as long as the scheduler may have heard of it late. A pod that changed pools in this time is not
+    judged. ``limits`` knows when a pod's binding was decided, and when it changed pools last.
+    """
 
     def __init__(self, findings: Findings, pools: Pools, limits: Limits) -> None:
         self._findings, self._pools, self._limits = findings, pools, limits

@@ -1,21 +1,10 @@
 """The independent checker of the invariants (docs/design/invariants.md): safety after every event, the rest at rest.
 
 It shares no code with the product. It learns what happened on the machines (simulator/nodes/ground_truth.py), every
-version of the API objects (simulator/checks/observer.py) as plain JSON, who wrote what (simulator/checks/evictions.py),
-and, when nothing is under way, what schedulers have in their books (simulator/ledger_view.py). It adds up exact
-fractions of what each pod *asked when it was bound* on the devices that its containers *really see*: what a pod claims
-later, and what anybody believes about it, does not count.
-
-The streams are not in step: a container may start before the checker has seen its pod bound. So the machines' records
-are judged in their order, each as soon as the version of the pod that it needs has come.
-
-S6 is judged whenever pods come to use more (simulator/checks/limits.py), S14 whenever one is bound. S10 is a judgement
-on a whole run: after a restart, or with several schedulers or binders at once, nothing is over-committed (S1, S2, S5),
-and at rest no pod is forgotten.
-
-S9: when all work is gone, nothing that was made for it is left.
-
-Whose eviction S7 allows for the pod's own sake: its gang is broken, or it can't use what it was given.
+version of the API objects as plain JSON (observer.py), who wrote what (evictions.py), and, when nothing is under way,
+what schedulers have in their books (simulator/ledger_view.py). It adds up exact fractions of what each pod *asked when
+it was bound* on the devices that its containers *really see*: what a pod claims later, and what anybody believes about
+it, does not count.
 """
 
 from __future__ import annotations
@@ -49,7 +38,7 @@ from wire import names
 
 
 def leftovers(*, pods: Iterable[Json], requests: Iterable[Json], config_maps: Iterable[Json]) -> Iterator[str]:
-    """Yield what is ours among the objects that are left."""
+    """Yield what is left when all work is gone, of all that was made for it (S9)."""
     for raw in pods:
         if facts.pod(raw).is_reservation:
             yield f"reservation pod {_place(raw)}"
@@ -75,9 +64,10 @@ _HEARSAY_S: Final = 300.0
 
 @dataclass(slots=True)
 class Releasable:
-    """Says which pods may be evicted. ``find``: a pod that is there, by namespace and name.
+    """Says whose eviction S7 allows for the pod's own sake: its gang is broken, or it can't use what it was given.
 
-    ``devices``: those of each node. ``release_s``: for how long a gang must have been broken.
+    ``find``: a pod that is there, by namespace and name. ``devices``: those of each node. ``release_s``: for how long a
+    gang must have been broken.
     """
 
     gangs: Gangs
@@ -137,6 +127,11 @@ class Checker:
     its rest may be evicted; ``loss_window_s``: how long a stranger may be on a device whose reservation was lost;
     ``lateness``: how late who decides may hear of queues; ``is_divided``: whether node pools have schedulers each;
     ``several_decide``: several schedulers decide at once.
+
+    The streams are not in step: a container may start before the checker has seen its pod bound. So the machines'
+    records are judged in their order, each as soon as the version of the pod that it needs has come. S10 is a judgement
+    on a whole run: after a restart, or with several schedulers or binders at once, nothing is over-committed (S1, S2,
+    S5), and at rest no pod is forgotten.
     """
 
     def __init__(

@@ -1,8 +1,6 @@
-"""ResourceClaims, slices and claims of volumes as the API server has them now, for those that judge them.
+"""ResourceClaims, slices and claims of volumes as the invariant checker reads them, and as the API server has them now.
 
-ResourceClaims, ResourceSlices and claims of volumes as the invariant checker reads them: plain JSON in, values out.
-
-Nothing here is shared with the product (but for names on the wire), as in facts.py.
+Plain JSON in, values out; nothing is shared with the product but names on the wire, as in facts.py.
 """
 
 from __future__ import annotations

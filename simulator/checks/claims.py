@@ -1,17 +1,7 @@
 """All that is judged of ResourceClaims and of volumes that wait: S15 to S17, S19, L7, and L1 of pods that have them.
 
-The checker is shown objects as the in-memory API server stores them (simulator/checks/observer.py).
-
-S19: no device is held by a reservation and given by a claim at once (docs/design/claims.md, Shares).
-
-Judged on objects in the order in which the API server stores them. A device is one by the UUID that its driver
-publishes and that reservation pods tell. What another scheduler gave to its own pods is not judged: a claim is its own
-if it was allocated for them alone. Later users do not matter.
-
-S15, S16 and S17: what has to hold of the claims of a pod when it is bound (docs/design/claims.md, volumes.md).
-
-Judged on objects in the order in which the API server stores them, so the order of writes is exact. A pod may be bound
-by a claim whose device another claim has, too, if the other one was allocated later: that one is to give it back.
+Objects are judged in the order in which the in-memory API server stores them (observer.py), so the order of writes is
+exact.
 """
 
 from __future__ import annotations
@@ -42,9 +32,13 @@ class _Given:
 
 @dataclass(slots=True)
 class BothWays:
-    """Takes pods and claims; ``records`` is what is known of claims then.
+    """S19: no device is held by a reservation and given by a claim at once (docs/design/claims.md, Shares).
 
-    ``live``: pods that are there, for reservations that told their devices before there was any claim.
+    A device is one by the UUID that its driver publishes and that reservation pods report. What another scheduler gave
+    to its own pods is not judged: a claim is its own if it was allocated for them alone. Later users do not matter.
+
+    Takes pods and claims; ``records`` is what is known of claims then. ``live``: pods that exist, for reservations that
+    reported their devices before there was any claim.
     """
 
     findings: Findings
@@ -112,7 +106,11 @@ _LATE_S: Final = 300.0
 
 @dataclass(slots=True)
 class Prepared:
-    """Takes pods and PodGroups in the order of their storing; ``records`` is what is known of claims then."""
+    """S15, S16 and S17: what has to hold of the claims of a pod when it is bound (docs/design/claims.md, volumes.md).
+
+    A pod may be bound by a claim whose device another claim has, too, if the other one was allocated later: that one is
+    to give it back. Takes pods and PodGroups; ``records`` is what is known of claims then.
+    """
 
     findings: Findings
     records: ClaimRecords

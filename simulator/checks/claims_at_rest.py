@@ -1,13 +1,6 @@
 """Claims of a cluster at rest: what nobody uses is given back (L7), and pods that fit with theirs are bound (L1).
 
-Judged are pods whose claims ask for whole devices of classes without selectors, and for volumes that a provisioner
-makes: what is found here does fit, and what is not found may fit as well.
-
-L1 of pods that a claim could serve which the scheduler makes: for extended resources, and for a share of a GPU.
-
-Judged are pods alone, and those beyond the minimum of a gang, on nodes that have no GPUs of a device plugin. Devices
-count where a class stands for the resource alone and takes devices by one attribute, and where none is kept for a pod
-that was deleted by force. So what is found here does fit, and what is not found may fit as well.
+What L1 reports does fit, and what it does not report may fit as well.
 """
 
 from __future__ import annotations
@@ -69,7 +62,11 @@ def fitting(
     *,
     kept_from: Callable[[PodFacts], Collection[str]],
 ) -> Iterator[tuple[PodFacts, str]]:
-    """Yield pods with claims that wait though they fit, and where (L1)."""
+    """Yield pods with claims that wait though they fit, and where (L1).
+
+    Judged are pods whose claims ask for whole devices of classes without selectors, and for volumes that a provisioner
+    makes.
+    """
     devices = {room.name: len(records.free_on(room.name)) for room in scene.rooms}
     gangs: set[Key] = set()
     for pod in waiting:
@@ -250,7 +247,12 @@ def backed_fitting(
     *,
     kept_from: Callable[[PodFacts], Collection[str]],
 ) -> Iterator[tuple[PodFacts, str]]:
-    """Yield pods that wait though a claim could be made for them, and where (L1)."""
+    """Yield pods that wait though a claim could be made for them, and where (L1).
+
+    It would be for extended resources, or for a share of a GPU. Judged are pods alone, and those beyond the minimum of
+    a gang, on nodes that have no GPUs of a device plugin. Devices count where a class stands for the resource alone and
+    takes devices by one attribute, and where none is kept for a pod that was deleted by force.
+    """
     judge = _Judge(scene, records, _sides(records))
     for pod in waiting if judge.sides else ():
         wanted = judge.wanted(pod)

@@ -1,15 +1,8 @@
-"""S7 and S13 of evictions for others, and L6: each is named by a nomination on record, and has somebody to run then.
+"""S7 and S13 of evictions, L6, and the writes that reached the API server, by which S7, L2 and L5 are judged.
 
-Who may be taken for whom is judged by simulator/checks/victims.py; shares of queues, and whether another set had been
-enough, are not judged: that is the search's, whose tests know better. Room that was freed is judged by
-simulator/checks/preemption.py.
-
-S7: nobody is evicted past a PodDisruptionBudget, by own count of the pods that it selects.
-
-The API server goes by what the disruption controller counted last, so a budget is judged only where nothing has changed
-for a moment: neither it nor whether a pod of its namespace is healthy.
-
-The writes that reached the API server, in order: whose they were, and what they say about S7, L2 and L5.
+An eviction for others is named by a nomination on record, and has somebody to run then; who may be taken for whom is
+judged by victims.py, what was freed by preemption.py. Shares of queues, and whether another set had been enough, are
+not judged: that is the search's, whose tests know better.
 """
 
 from __future__ import annotations
@@ -34,7 +27,11 @@ _HEARSAY_S: Final = 2.0
 
 @dataclass(slots=True, eq=False)
 class Budgets:
-    """``live``: pods that are there."""
+    """S7: nobody is evicted past a PodDisruptionBudget, by own count of the pods that it selects.
+
+    The API server goes by what the disruption controller counted last, so a budget is judged only where nothing has
+    changed for a moment: neither it nor whether a pod of its namespace is healthy. ``live``: pods that exist.
+    """
 
     live: Mapping[str, PodFacts]
     _there: dict[tuple[str, str], Json] = field(default_factory=dict)

@@ -1,21 +1,8 @@
-"""L1: whether what waits would fit, by a count of our own. Only what surely fits is reported.
+"""L1: whether what waits would fit, by a count of our own. What is reported does fit; what is not may fit as well.
 
-Exact for single pods and for gangs of equals that ask one device each; of other gangs those are told that fit in every
-order (packing.py). A card of unknown memory is taken for the smallest of its node, an idle reservation for no whole
-device, and pods with constraints that are not counted here are not judged: so what is found here does fit, and what is
-not found may fit as well.
-
-Pods that keep apart: required anti-affinity by node, read from the API objects by code of our own.
-
-Only one form is read: terms about nodes whose selectors name labels and nothing else, for pods of the same namespace.
-A pod with other rules about pods is not judged.
-
-What is free on one node by the checker's own count, and what a pod takes of it.
-
-Whether enough members of a gang fit, whichever of them is tried first and wherever it is put.
-
-Who places greedily may spoil the room of a later member by an early choice, and nobody is promised that it doesn't. So
-a gang fits here only if no order, and no choice of nodes and devices, leaves it without its minimum.
+Exact for single pods and for gangs of equals that ask one device each; of other gangs those are reported that fit in
+every order. A card of unknown memory is taken for the smallest of its node, an idle reservation for no whole device,
+and pods with constraints that are not counted here are not judged.
 """
 
 from __future__ import annotations
@@ -59,9 +46,11 @@ def terms_of(spec: Json) -> list[Labels] | None:
 
 @dataclass(slots=True)
 class Apart:
-    """Where pods are that keep others off, or that others keep off.
+    """Pods that keep others off by required anti-affinity by node, or that others keep off, read from the API objects.
 
-    ``terms``: by node and namespace, those of the pods there; ``labels``: likewise, what the pods there have.
+    Only one form is read: terms about nodes whose selectors name labels and nothing else, for pods of the same
+    namespace. A pod with other rules about pods is not judged. ``terms``: by node and namespace, those of the pods
+    there; ``labels``: likewise, what the pods there have.
     """
 
     terms: dict[tuple[str, str], list[Labels]] = field(default_factory=dict)
@@ -249,7 +238,11 @@ def _taken(tried: list[Room], pod: PodFacts) -> bool:
 
 
 def fits_anyhow(members: Sequence[PodFacts], number: int, free: Sequence[Room]) -> bool:
-    """Whether all fit in every order and at every place; False, too, where that is too much to look at."""
+    """Whether all fit in every order and at every place; False, too, where that is too much to look at.
+
+    A scheduler that places greedily may spoil the room of a later member by an early choice, and nobody is promised
+    that it doesn't. So a gang fits only if no order, and no choice of nodes and devices, leaves it without its minimum.
+    """
     forms = Counter(map(_form, members))
     examples = [next(pod for pod in members if _form(pod) == form) for form in forms]
     enough = len(members) - number

@@ -1,10 +1,4 @@
-"""S4, from the API objects: a gang is bound whole or not at all. And what S7 asks: which gangs are broken.
-
-What a PodGroup needs to be whole, by a count of our own: its pods in all, and its sub-groups level by level.
-
-From what the fields are documented to mean (kai-contract 2.2), not from the scheduler. A level without `minSubGroup`
-needs all its children. Children that need no pods help only where there are too few others.
-"""
+"""S4, from the API objects: a gang is bound whole or not at all; and, for S7, which gangs are broken."""
 
 from __future__ import annotations
 
@@ -36,7 +30,12 @@ class _Group:
 
 
 class Minimums:
-    """Of one PodGroup. ``is_clear``: whether they mean something. ``has_parts``: whether there are sub-groups."""
+    """What a PodGroup needs to be whole, by a count of our own: its pods in all, and its sub-groups level by level.
+
+    From what the fields are documented to mean (kai-contract 2.2), not from the scheduler. A level without
+    `minSubGroup` needs all its children. Children that need no pods help only where there are too few others.
+    ``is_clear``: whether they mean something. ``has_parts``: whether there are sub-groups.
+    """
 
     def __init__(self, spec: Json) -> None:
         self.in_all = int(spec.get("minMember") or 0)

@@ -1,19 +1,8 @@
-"""S12: what the scheduler believes is used equals a recount from the API objects.
+"""S12 node by node: what the scheduler believes is used equals a recount from API objects alone, by which L1 goes too.
 
-A ``Ledger`` is what one running scheduler has in its books just now, as plain numbers (simulator/ledger_view.py); the
-recount is made here. They are compared only when nothing is under way: every watch has been told
-everything, the scheduler has no commit open, and there is no BindRequest.
-
-What is used on each node, counted from API objects alone: whom S12 and L1 compare the scheduler with.
-
-The rules are those of docs/design/scheduler-core.md, written down once more on plain JSON. Nothing that is under way
-is in it: a comparison waits until nothing is.
-
-S12, node by node: a recount from API objects that is repeated only for the nodes whose objects changed.
-
-A comparison of a ledger with every pod of a large cluster costs as much as the run that it watches. What is used of a
-node follows from the node and the pods that name it, so it stays true until one of them
-changes. A row of the ledger is compared again when it is not the row that agreed with the same count before.
+The rules are those of docs/design/scheduler-core.md, written down once more on plain JSON. A ledger is compared only
+when nothing is under way: every watch has been told everything, the scheduler has no commit open, and there is no
+BindRequest.
 """
 
 from __future__ import annotations
@@ -362,7 +351,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """What a scheduler believes. ``is_busy``: a commit of its own is under way, or a gang's plan is not carried out."""
+    """What one running scheduler has in its books just now, as plain numbers (simulator/ledger_view.py).
+
+    ``is_busy``: a commit of its own is under way, or a gang's plan is not carried out.
+    """
 
     scheduler: str
     is_busy: bool
@@ -395,6 +387,10 @@ def differences(row: Row, node: NodeFacts, use: NodeUse, caps: Mapping[str, int]
 
 class Recount:
     """The counts of all nodes; the three mappings are the checker's and change under it.
+
+    A comparison of a ledger with every pod of a large cluster costs as much as the run that it watches. What is used of
+    a node follows from the node and the pods that name it, so it stays true until one of them changes. A row of the
+    ledger is compared again when it is not the row that agreed with the same count before.
 
     ``live``: pods by UID; ``on_node``: node -> UIDs of the pods that name it; ``nodes``: nodes by name.
     """

@@ -1,19 +1,10 @@
 """S6: nobody passes the limits of its queue, and what can't be preempted stays within the quotas, by own count.
 
-Judged at each event by which what our pods use grows: a pod of ours is bound, or one that is bound comes to use more.
-What all pods of a queue and of those below it use then, terminating ones included, is held against what the Queue
-objects say. Where node pools have schedulers each, a queue is one pool's: the tree of a pool has its queues alone,
-and pods of other pools count in none of them. A limit that is lowered and a queue or pod that is moved evict nobody
-(S7 would tell), and bring no violation: only what is bound afterwards does.
-
-Who binds decides on what is known by then. So a binding counts as permitted where any version of the Queues permits it
-that stood since the decision (its BindRequest, or its gang's plan) or for so long before as who
-decides may hear of them late. For as long nothing is
-judged in a queue into which pods came without a decision: by hand, or by a new label.
-
-A pod that is bound counts for what its Binding says, which has to be what its labels and its PodGroup said since it was
-decided on. One that vanishes before its end may go on to count: nobody is blamed for a pod that waits for it. That it
-does is not judged, as a restart forgets it.
+Judged whenever a pod of ours is bound, or one that is bound comes to use more. What all pods of a queue and of those
+below it use then, terminating ones included, is held against what the Queue objects say. Where node pools have
+schedulers each, a queue is one pool's: the tree of a pool has its queues alone, and pods of other pools count in none
+of them. A limit that is lowered and a queue or pod that is moved evict nobody (S7), and bring no violation: only what
+is bound afterwards does.
 """
 
 from __future__ import annotations
@@ -69,6 +60,15 @@ class Limits:
     """Queues and PodGroups as they are now, and what pods use.
 
     ``card_mib`` returns the memory of the card by which MiB count that a pod asks in a pool; 0 if none is known.
+
+    A scheduler decides on what is known by then. So a binding counts as permitted where any version of the Queues
+    permits it that was in force since the decision (its BindRequest, or its gang's plan), or before it by as much as
+    the scheduler may hear of them late. For as long nothing is judged in a queue into which pods came without a
+    decision: by hand, or by a new label.
+
+    A pod that is bound counts for what its Binding says, which has to be what its labels and its PodGroup said since it
+    was decided on. One that vanishes before its end may go on to count: nobody is blamed for a pod that waits for it.
+    That it does is not judged, as a restart forgets it.
     """
 
     def __init__(

@@ -1,6 +1,4 @@
-"""S11: a malformed ask is never bound, and its pod's status says what is wrong, as a refusal does.
-
-L3: whether what a waiting pod says of itself is true, and S11: whether it names what is wrong with its asks.
+"""L3: whether what a waiting pod says of itself is true, and S11: whether it names what is wrong with its asks.
 
 Judged at rest. The sentences are the product's (scheduler/conditions/messages.py), read here as a user reads them:
 numbers in them are compared with a count of our own.
@@ -244,7 +242,7 @@ def unnamed(pod: PodFacts, text: str) -> str | None:
 
 @dataclass(slots=True)
 class Asking:
-    """Judges what becomes of asks that can't be carried out."""
+    """S11: a malformed ask is never bound, and its pod's status says what is wrong, as a refusal does."""
 
     findings: Findings
 

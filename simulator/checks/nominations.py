@@ -1,14 +1,8 @@
-"""Nominations on the records of all node pools, when each stood, and since when pods that they name wait or are gone.
+"""Records of nominations of all node pools: when each nomination stood, and since when its pods wait or are gone.
 
-Objects of different kinds are told by different watches, so what stood when something happened is asked by
-resourceVersion, which counts all objects of an API server, and a little later (``SETTLED_S``).
-
-The record of nominations as the invariant checker reads it: by code of its own.
-
-It is the ConfigMap ``moorage-nominations``, and ``moorage-nominations-VALUE`` of a node pool that has a scheduler of
-its own.
-
-What can't be read is left out: nobody may be evicted for it.
+They are the ConfigMaps ``moorage-nominations`` and, of a node pool with a scheduler of its own,
+``moorage-nominations-VALUE``, read by code of the checker's own. What can't be read is left out: nobody may be evicted
+for it.
 """
 
 from __future__ import annotations
@@ -126,7 +120,11 @@ _KEPT_S: Final = 2 * ON_ITS_WAY_S
 
 @dataclass(slots=True, eq=False)
 class Moment:
-    """When something happened: the resourceVersion (0 if nobody knows it), and the time."""
+    """When something happened: the resourceVersion (0 if nobody knows it), and the time.
+
+    Watches of different kinds are not in step. The resourceVersion counts all objects of an API server, so what stood
+    when something happened is asked by it, a little later (``SETTLED_S``).
+    """
 
     version: int
     at_s: float

@@ -1,10 +1,4 @@
-"""Shows the checker objects as they are stored, where one more watch would make another run of the same seed.
-
-Shows the checker every version of API objects, as plain JSON and by no code of the product but the transport.
-
-A plain list and watch. What the watch can't show (versions between a lost watch and the list after it) is lost to the
-checker as well, so on the in-memory API server, which loses none, it sees everything.
-"""
+"""Shows the checker every version of API objects, as plain JSON and by no code of the product but the transport."""
 
 from __future__ import annotations
 
@@ -57,7 +51,11 @@ _PAUSE_S: Final = 1.0
 
 @dataclass(slots=True)
 class Observer:
-    """Watches one kind. ``latest`` holds the objects that are there, by UID."""
+    """Watches one kind by a plain list and watch. ``latest`` holds the objects that are there, by UID.
+
+    Versions between a lost watch and the list after it are lost to the checker as well. The in-memory API server loses
+    none.
+    """
 
     transport: Transport
     plural: str
@@ -139,7 +137,10 @@ _NAMED: Final = f'"name":"{nominations.NAME}'.encode()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Overhearing:
-    """Takes what an in-memory API server stores (``MemoryApiServer.listen``)."""
+    """Takes what an in-memory API server stores, where one more watch would make another run of the same seed.
+
+    ``MemoryApiServer.listen`` calls it.
+    """
 
     checker: Checker
 

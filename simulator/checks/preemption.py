@@ -1,26 +1,6 @@
-"""Everything about room that is made: nominations on record, evictions for others, room that is kept, budgets.
+"""What was freed for nominations: nobody is evicted in vain (L6), and nobody else is bound on it (S14).
 
-L6: nobody is evicted in vain. Who had others evicted runs soon after its nomination has left the record.
-
-A nomination may end without that where something has happened since it was written: to its nominated pods or their
-gang, to a node of its places, to a queue; somebody was bound there while it stood; a victim is there still; or a
-nominated pod was on its way, and failed. All of that is seen by the checker itself. What is left is a nomination that
-was dropped for nothing.
-
-Claims of a nominated pod may fail to be bound once its place is free. That explains a nomination, and no other one of
-that nominated pod within the minutes after it: a claim that failed has nobody evicted again for a while.
-
-S14: what victims of a standing nomination left is bound by nobody else of ours; of two nominations the older comes
-first.
-
-Where node pools have schedulers each, each knows the nominations of its own pool: room is kept from pods of this pool.
-
-Judged when a pod of ours is bound, by own count of what is free beside it then: whole devices, CPU, memory, and parts
-of devices. A pod is judged only on what it uses itself, since pods of others may take what they like.
-
-A nominated pod that is on its way keeps nothing any more beside what its attempt takes: its BindRequest or the book of
-a device says so, or, as nothing is seen of some decisions before they land, that it was bound elsewhere within a
-minute.
+``Nominations`` judges these together with evictions for others (S7, S13) and takers (victims.py).
 """
 
 from __future__ import annotations
@@ -64,7 +44,18 @@ class _Served:
 
 @dataclass(slots=True, eq=False)
 class InVain:
-    """``nodes``: as the checker has them. ``late_s``: by how much who decides may be late at a time."""
+    """L6: who had others evicted runs soon after its nomination has left the record.
+
+    A nomination may end without that where something has happened since it was written: to its nominated pods or their
+    gang, to a node of its places, to a queue; somebody was bound there while it stood; a victim still exists; or a
+    nominated pod was on its way, and failed. All of that is seen by the checker itself. What is left is a nomination
+    that was dropped for nothing.
+
+    Claims of a nominated pod may fail to be bound once its place is free. That explains a nomination, and no other one
+    of that nominated pod within the minutes after it: a claim that failed has nobody evicted again for a while.
+
+    ``nodes``: as the checker has them. ``late_s``: by how much a scheduler may be late at a time.
+    """
 
     findings: Findings
     record: Record
@@ -242,7 +233,17 @@ class _Taken:
 
 @dataclass(slots=True, eq=False)
 class NominatedPlace:
-    """``nodes`` and ``on_node`` (node -> UIDs of its pods) are as the checker has them."""
+    """S14: what victims of a standing nomination left is bound by nobody else of ours; of two the older comes first.
+
+    Judged when a pod of ours is bound, by own count of what is free beside it then: whole devices, CPU, memory, and
+    parts of devices. A pod is judged only on what it uses itself, since pods of others may take what they like. Where
+    node pools have schedulers each, each knows the nominations of its own pool.
+
+    A nominated pod that is on its way keeps nothing beside what its attempt takes: its BindRequest or the book of a
+    device says so, or, as some decisions show only when they land, that it was bound elsewhere within a minute.
+
+    ``nodes`` and ``on_node`` (node -> UIDs of its pods) are as the checker has them.
+    """
 
     findings: Findings
     record: Record

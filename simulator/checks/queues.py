@@ -1,17 +1,6 @@
-"""L3 of what pods say of their queues: the arithmetic in it, and which link of the tree is broken.
+"""Queues as the checker reads them: the tree, what pods count for in it, and L3 of what pods say of their queues.
 
-The sentences are the product's (scheduler/conditions/messages.py), read as a user reads them.
-
-Queues as the checker reads them: one version of all Queue objects, plain JSON in, exact fractions out.
-
-Written from docs/queues.md and not from the scheduler's code: who stands below whom, what a queue allows, and why one
-can't be used.
-
-What pods count for in their queues, by the checker's own count: what they use where they are bound, what they ask.
-
-GPUs are whole ones, what Bindings give of shared ones, and MIG slices of ``N`` compute slices as N GPUs.
-
-What each queue has: pods that are bound and pods that wait, and what both amount to.
+Plain JSON in, exact fractions out, written from docs/queues.md and not from the scheduler's code.
 """
 
 from __future__ import annotations
@@ -40,7 +29,10 @@ AMOUNTS: Final = ("limit", "quota")
 
 
 class QueueTree:
-    """One version of all Queues (name -> spec). It never changes, so what is found in it is kept."""
+    """One version of all Queues (name -> spec): who is below whom, what a queue allows, and why one can't be used.
+
+    It never changes, so what is found in it is kept.
+    """
 
     def __init__(self, specs: Mapping[str, Json]) -> None:
         self.specs = specs
@@ -122,7 +114,11 @@ _SLICES: Final = re.compile(r"(?:[0-9]c\.)?([1-9])g\.")
 
 
 class Row(NamedTuple):
-    """What a pod counts for, and where. ``pool``: its node pool; ``is_fixed``: it can't be preempted."""
+    """What a pod counts for, and where: what it uses where it is bound, else what it asks.
+
+    GPUs are whole ones, what Bindings give of shared ones, and MIG slices of ``N`` compute slices as N GPUs. ``pool``:
+    its node pool; ``is_fixed``: it can't be preempted.
+    """
 
     pool: str
     queue: str
@@ -284,7 +280,11 @@ _UNITS_SAID: Final = {"GPUs": ("gpu", 1, 10**9), "cores": ("cpu", 1000, 1), "GB"
 
 
 def untrue(text: str, queue: str, tree: QueueTree, used: Used) -> Iterator[str]:
-    """Yield what a pod of a queue says of it that is not so; nothing where it speaks of something else."""
+    """Yield what a pod says of its queue that is not so: amounts, or the link of the tree that is broken.
+
+    Nothing where it speaks of something else. Sentences are read as a user reads them
+    (scheduler/conditions/messages.py).
+    """
     if found := _BROKEN.fullmatch(text):
         if found["name"] != queue or not tree.closed(queue):
             yield f"it says {text!r}, and of queue {queue} it is {tree.closed(queue) or 'nothing that keeps it'}"

@@ -1,14 +1,6 @@
-"""What a pod asks by its record, read once more by the checker: how much of which device each container may have.
+"""What a pod asks by its record and may have of which device, and whether that of all is too much (S1).
 
-The record is documented (docs/reference/record.md), and read here by that page and nothing else. It may leave a choice
-(``alternatives``): which of them was taken shows in the devices that the Binding hands to each container, and where
-that leaves several, in the charges of its grant.
-
-How much of one device somebody may have, and whether that of all is too much, as the checker adds it up (S1).
-
-It is judged twice, since memory and parts of a device don't measure alike: MiB are whole, and a ledger in nano-GPU may
-hold a part of memory less than one nano short. So all parts together are one device, but for that, and all MiB are
-those of the card and not one more. Nothing of how the product rounds is used: these are exact fractions.
+The record is documented, and read here by that page and nothing else (docs/reference/record.md).
 """
 
 from __future__ import annotations
@@ -51,7 +43,12 @@ def asked(ask: Ask, card_mib: int) -> Share:
 
 
 def excess(shares: Iterable[Share], card_mib: int) -> str:
-    """Say what of a card of ``card_mib`` these shares pass together; "" if they don't."""
+    """Say what of a card of ``card_mib`` these shares pass together; "" if they don't.
+
+    Judged twice, since memory and parts of a device don't measure alike: MiB are whole, and a ledger in nano-GPU may
+    hold a part of memory less than one nano short. So all parts together are one device, but for that, and all MiB are
+    those of the card and not one more.
+    """
     there = list(shares)
     mib = sum(share.mib(card_mib) for share in there)
     if mib > card_mib:
@@ -151,7 +148,11 @@ def ways(pod: PodFacts) -> tuple[Way, ...]:
 
 
 def placed(pod: PodFacts, cards: Mapping[str, Device]) -> Placed | None:
-    """Find the way that its Binding took; None where its devices are those of none, or none was asked."""
+    """Find the way that its Binding took; None where its devices are those of none, or none was asked.
+
+    A record may leave a choice (``alternatives``): which was taken shows in the devices that the Binding hands to each
+    container, and where that leaves several, in the charges of its grant.
+    """
     shown = {
         key.removeprefix(names.VISIBLE_DEVICES_PREFIX): [
             each.removeprefix(names.CDI_DEVICE_PREFIX) for each in value.split(",") if not each.startswith(_BESIDE_GPUS)

@@ -1,19 +1,4 @@
-"""S18: a MIG slice is destroyed only while no pod and no book has it.
-
-The machine itself says which pods have a slice: the device manager gave it to them and has not taken it back, or a
-process uses it. Containers that kubelet forgot, and tenants whose reservation was lost, are known to the driver alone.
-They are not judged where programs never use their slices (docs/mig.md, Limits).
-
-Who uses which physical device at the moment, by what the machines themselves say: S1, S2 and S3.
-
-A device has *holders* (the pod to which the device manager gave it: a whole-GPU pod or a reservation pod) and
-*tenants* (containers with a share that see it). Shares add up as exact fractions.
-
-S1 and S2 from the API objects, whether pods run or not.
-
-What bound pods are promised of a device is one device at most, and so is what they ask of its compute; those that run
-in a mode run in the same.
-"""
+"""Who uses each device, and what pods are promised of it (S1, S2, S3), and slices that are destroyed (S18)."""
 
 from __future__ import annotations
 
@@ -59,10 +44,14 @@ class Use:
 
 @dataclass(slots=True)
 class Usage:
-    """Takes the machines' records, each with the facts of its pod, and judges the devices that it touches.
+    """S1, S2 and S3, by what the machines themselves say of each physical device at the moment.
 
-    ``loss_window_s``: for so long after the loss of a reservation with tenants another pod may be found on their device
-    (docs/design/protocol.md, A lost or foreign reservation).
+    A device has *holders* (the pod to which the device manager gave it: a whole-GPU pod or a reservation pod) and
+    *tenants* (containers with a share that see it). Shares add up as exact fractions.
+
+    Takes the machines' records, each with the facts of its pod. ``loss_window_s``: for so long after the loss of a
+    reservation with tenants another pod may be found on their device (docs/design/protocol.md, A lost or foreign
+    reservation).
     """
 
     devices: Mapping[str, Device]
@@ -280,9 +269,11 @@ _ALL_COMPUTE: Final = 100
 
 @dataclass(slots=True)
 class Promises:
-    """Devices (``cards`` by UUID) and the pods whose annotations hand them over.
+    """S1 and S2 from the API objects, whether pods run or not.
 
-    ``pods``: the newest version of each pod that was ever seen, by UID.
+    What bound pods are promised of a device is one device at most, and so is what they ask of its compute; those that
+    run in a mode run in the same. Devices are ``cards`` by UUID. ``pods``: the newest version of each pod that was ever
+    seen, by UID.
     """
 
     findings: Findings
@@ -344,7 +335,13 @@ class Promises:
 
 @dataclass(slots=True)
 class SliceUse:
-    """Takes what happens on machines; ``live``: pods as the API server has them, by UID."""
+    """S18: a MIG slice is destroyed only while no pod and no book has it.
+
+    The machine itself says which pods have a slice: the device manager gave it to them and has not taken it back, or a
+    process uses it. Containers that kubelet forgot, and tenants whose reservation was lost, are known to the driver
+    alone; they are not judged where programs never use their slices (docs/mig.md, Limits). ``live``: pods as the API
+    server has them, by UID.
+    """
 
     findings: Findings
     live: Mapping[str, PodFacts]

@@ -1,24 +1,6 @@
-"""S13 of those who take: a namespace that gives up what others are evicted for takes less and less often.
+"""Who may be evicted for whom: S7 of the nominations on record, and S13 of those who take.
 
-What it keeps of one namespace counts only against what it gives up of that one.
-
-By own count of what the API server shows: nominations on record for which pods of other namespaces were evicted, and
-whether their nominated pods were there ten minutes later. The scheduler may count a nominated pod a moment later than
-it went, so a wait is judged as that much shorter.
-
-S7 of the nominations on record: who may be taken for whom, by own count of pods, PodGroups and Queues.
-
-Judged when a nomination comes to be on record:
-
-- a gang keeps its minimum, or goes whole: its core is never taken in part; one that lacks members keeps those it needs;
-- preemption takes from pods of lower priority in the queue of the nominated pod, reclaim from other queues;
-- a core is taken when its minimum has run for as long as a queue says that it is left alone;
-- where node pools have schedulers each, none takes pods of another pool, or for one;
-- reclaim takes nothing from a queue that is within its quota in every resource by then, as no share is below a quota.
-
-Who decides may have heard late of what changed. So a member that left a moment ago may count as there, one that came a
-moment ago as unknown, and nothing is judged of a PodGroup, a queue or a pod that was changed or moved just then. Shares
-of queues are not judged: fair shares are the scheduler's own arithmetic, which has a reference of its own.
+By own count of pods, PodGroups and Queues, as the API server shows them.
 """
 
 from __future__ import annotations
@@ -89,7 +71,23 @@ class _Doubt:
 
 @dataclass(slots=True, eq=False)
 class Taking:
-    """Judges nominations. ``pods``: every pod that was ever seen, its last version."""
+    """S7 of a nomination, judged when it comes to be on record.
+
+    - A gang keeps its minimum, or goes whole: its core is never taken in part; one that lacks members keeps those it
+      needs.
+    - Preemption takes from pods of lower priority in the queue of the nominated pod, reclaim from other queues.
+    - A core is taken when its minimum has run for as long as a queue says that it is left alone.
+    - Where node pools have schedulers each, none takes pods of another pool, or for one.
+    - Reclaim takes nothing from a queue that is within its quota in every resource by then, as no share is below a
+      quota.
+
+    A scheduler may have heard late of what changed. So a member that left a moment ago may count as there, one that
+    came a moment ago as unknown, and nothing is judged of a PodGroup, a queue or a pod that was changed or moved just
+    then. Shares of queues are not judged: fair shares are the scheduler's own arithmetic, which has a reference of its
+    own.
+
+    ``pods``: every pod that was ever seen, its last version.
+    """
 
     findings: Findings
     limits: Limits
@@ -348,7 +346,14 @@ class _Take:
 
 @dataclass(slots=True, eq=False)
 class Takers:
-    """``pods``: all that were ever seen, ``live``: those that are there. ``late_s``: how late schedulers may hear."""
+    """S13: a namespace that gives up what others are evicted for takes less and less often.
+
+    What it keeps of one namespace counts only against what it gives up of that one. Counted are nominations on record
+    for which pods of other namespaces were evicted, and whether their nominated pods were there ten minutes later. The
+    scheduler may count a nominated pod a moment later than it went, so a wait is judged as that much shorter.
+
+    ``pods``: all that were ever seen, ``live``: those that exist. ``late_s``: how late schedulers may hear.
+    """
 
     findings: Findings
     pods: Mapping[str, PodFacts]

@@ -1,15 +1,7 @@
-"""Argo Workflow: the pods and objects with which it begins (argoproj/argo-workflows: field reference).
+"""Argo Workflow: the pods and objects with which it begins, with the values of its input parameters.
 
 Later steps depend on how earlier ones end, so they are not made; nor are those that a step takes from another object
-(``templateRef``). A Workflow that has all its templates from one comes here with them (argo.py).
-
-The templates with which an Argo Workflow begins, each with the values of its input parameters.
-
-Later steps depend on how earlier ones end. Facts: argoproj/argo-workflows, field reference and workflow variables.
-
-Workflows of Argo whose templates are those of another object (``workflowTemplateRef``).
-
-Facts: argoproj/argo-workflows, workflow templates: the Workflow's own fields win, and its arguments by their names.
+(``templateRef``). Facts: argoproj/argo-workflows, field reference, workflow variables, workflow templates.
 """
 
 from __future__ import annotations
@@ -189,7 +181,10 @@ def refers(obj: Json) -> bool:
 
 
 class WorkflowTemplates:
-    """The objects that have templates, by kind, namespace and name."""
+    """The objects that have templates of Workflows (``workflowTemplateRef``), by kind, namespace and name.
+
+    The Workflow's own fields win, and its arguments by their names.
+    """
 
     def __init__(self) -> None:
         self._specs: dict[tuple[str, str, str], Json] = {}

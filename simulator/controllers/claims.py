@@ -1,17 +1,4 @@
-"""A DRA driver that gets devices ready after they were allocated, and reports that by conditions (KEP-5007).
-
-Until a given time some devices fail, and of some it never reports anything.
-
-Binds claims that wait for their first consumer, as Kubernetes' PV controller and a provisioner do.
-
-A claim is bound to the volume that names it. Where a scheduler has selected a node, a volume is made that this node can
-use: in its zone if it has one, else on all nodes. Claims of other classes are left alone.
-
-Makes ResourceClaims from templates, and takes pods that are gone out of them, as kube-controller-manager does.
-
-A claim that is made for a pod goes with it. When the last pod leaves ``reservedFor`` the allocation is cleared. For a
-PodGroup of Kubernetes' Workload API none is made here, as there is no such kind: those that are there are its pods'.
-"""
+"""Controllers of claims, as Kubernetes and drivers run them: volumes bound, ResourceClaims made, devices made ready."""
 
 from __future__ import annotations
 
@@ -51,9 +38,13 @@ _LATE_S: Final = 0.5
 
 
 class ClaimBinding:
-    """``fails``: whether no volume can be made for a claim (name) on a node; ``takes_s``: to make one.
+    """Binds claims that wait for their first consumer, as Kubernetes' PV controller and a provisioner do.
 
-    ``begin`` runs what it is given, with the first claim or volume: a world without them has no task for them.
+    A claim is bound to the volume that names it. Where a scheduler has selected a node, a volume is made that this node
+    can use: in its zone if it has one, else on all nodes. Claims of other classes are left alone.
+
+    ``fails``: whether no volume can be made for a claim (name) on a node; ``takes_s``: to make one. ``begin`` runs what
+    it is given, with the first claim or volume: a world without them has no task for them.
     """
 
     usual_s: Final = 1.0
@@ -165,7 +156,13 @@ _CLAIMS_LATE_S: Final = 0.2
 
 
 class ClaimController:
-    """``begin`` runs what it is given, with the first claim or template: a world without them has no task for them."""
+    """Makes ResourceClaims from templates, and takes pods that are gone out of them, as kube-controller-manager does.
+
+    A claim that is made for a pod goes with it. When the last pod leaves ``reservedFor`` the allocation is cleared. For
+    a PodGroup of Kubernetes' Workload API none is made: claims that exist for one are its pods'.
+
+    ``begin`` runs what it is given, with the first claim or template.
+    """
 
     def __init__(self, api: Api, begin: Callable[[Callable[[], Coroutine[Any, Any, None]]], None]) -> None:
         self.api = api
@@ -316,9 +313,10 @@ _LOOK_S: Final = 1.0
 
 @dataclass(slots=True)
 class DeviceReadiness:
-    """``takes_s``: until a device is ready, at most. ``until_s`` (event loop's time): afterwards all get ready.
+    """A DRA driver that gets devices ready after they were allocated, and reports that by conditions (KEP-5007).
 
-    ``fails_per_mille``, ``silent_per_mille``: of allocations before that time.
+    ``takes_s``: until a device is ready, at most. ``until_s`` (event loop's time): afterwards all get ready; before it
+    ``fails_per_mille`` of allocations fail, and of ``silent_per_mille`` nothing is ever reported.
     """
 
     api: Api

@@ -1,10 +1,4 @@
-"""The controllers of Kubernetes that a simulated cluster has, beside those whose work the API server in memory does.
-
-The disruption controller of Kubernetes, as far as evictions ask: how many pods of each budget may go now.
-
-Pods here have no controller that it knows, so budgets say ``minAvailable`` as a number: of other budgets the real one
-writes that it can't count their pods, and allows none. Without a budget it asks the API server for nothing.
-"""
+"""The controllers of Kubernetes that a simulated cluster has, beside those whose work the API server in memory does."""
 
 from __future__ import annotations
 
@@ -44,7 +38,12 @@ _NOTED_S: Final = 120
 
 
 class Disruptions:
-    """Writes the status of budgets. ``pods``: all that are there; ``now_s``: seconds since the epoch."""
+    """The disruption controller, as far as evictions ask: writes how many pods of each budget may go now.
+
+    Pods here have no controller that it knows, so budgets say ``minAvailable`` as a number: of other budgets the real
+    one writes that it can't count their pods, and allows none. Without a budget it asks the API server for nothing.
+    ``pods``: all that exist; ``now_s``: seconds since the epoch.
+    """
 
     def __init__(self, api: Api, *, pods: Callable[[], Iterable[Json]], now_s: Callable[[], int]) -> None:
         self._api = api

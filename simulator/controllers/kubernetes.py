@@ -3,9 +3,6 @@
 Deployment, ReplicaSet, ReplicationController and StatefulSet make all their replicas; a Job as many pods as it runs at
 once and those that follow them, and a CronJob the pods of one Job. Replacements are not made. Facts are those of
 Kubernetes 1.28 and newer: docs of each workload, KEP-2214 (indexed Jobs), KEP-4017 (labels of the index).
-
-A DaemonSet makes one pod for each node that its selector, node affinity and tolerations allow: with node affinity on
-``metadata.name`` in place of the terms of the template, and tolerations for the conditions of a node.
 """
 
 from __future__ import annotations
@@ -64,7 +61,11 @@ def nodes_for(template: Template, nodes: Sequence[NodeShape | Node]) -> list[str
 
 
 def of_daemon_set(controller: Mapping[str, Any], template: Template, nodes: Sequence[str]) -> Iterator[Made]:
-    """Yield the pods of a DaemonSet for these nodes."""
+    """Yield the pods of a DaemonSet for these nodes.
+
+    Each has node affinity on ``metadata.name`` in place of the terms of the template, and tolerations for the
+    conditions of a node.
+    """
     name = controller["metadata"]["name"]
     owner = owner_of("apps/v1", "DaemonSet", name)
     labels = {"controller-revision-hash": identity(template.raw), "pod-template-generation": "1"}

@@ -1,12 +1,7 @@
-"""One incarnation of an agent that makes MIG slices: its real steps, reports and watches on a simulated machine.
+"""One incarnation of an agent that makes MIG slices, and what kubelet knows of these on a simulated machine.
 
 ``GpuPartitioner`` and ``Publishing`` are the agent's own (nodeagent/). The device plug-in is played: it lists the
-slices that are there, and sends the list when slices or ``withdrawn`` have changed.
-
-What kubelet knows of MIG slices: the list that the plug-in sent it, and what it shows of pods and devices.
-
-kubelet reads the list late. It gives a slice at once, and shows the pod that has it up to two seconds later. After a
-restart it shows no pod for a while, and offers nothing before the plug-in has registered.
+slices that exist, and sends the list when slices or ``withdrawn`` have changed.
 """
 
 from __future__ import annotations
@@ -43,7 +38,12 @@ _SHOWN_S: Final = 1.9
 
 @dataclass(slots=True)
 class KubeletSide:
-    """nodeagent.mig.partitioning.Kubelet of one machine. ``told`` is called when the node offers other devices."""
+    """nodeagent.mig.partitioning.Kubelet of one machine: the list that the plug-in sent it, and what it shows of pods.
+
+    It reads the list late. It gives a slice at once, and shows the pod that has it up to two seconds later. After a
+    restart it shows no pod for a while, and offers nothing before the plug-in has registered. ``told`` is called when
+    the node offers other devices.
+    """
 
     kubelet: Kubelet
     rng: random.Random

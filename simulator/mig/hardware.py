@@ -1,11 +1,7 @@
-"""The driver of the GPUs in MIG mode, as an agent asks it: late, failing, and going on when nobody waits any more.
-
-GPUs in MIG mode of a simulated node: which slices they have at first, and where their driver can make others.
+"""GPUs in MIG mode of a simulated node: their slices, which outlive the agent, and the driver that makes others.
 
 The profiles are those of a card of 80 GB (NVIDIA Multi-Instance GPU User Guide, H100 80GB), without the ones with media
 engines. A slice is written ``1g.10gb@3``: its profile, and its first memory slice.
-
-The hardware of one machine: its GPUs in MIG mode with their slices, which outlive the agent.
 """
 
 from __future__ import annotations
@@ -200,6 +196,8 @@ class Driver:
     """nodeagent.mig.partitioning.Driver of one machine. ``begin`` runs what goes on without the one who asked.
 
     ``is_on``: whether the machine has power. ``listeners`` are called at each moment of a change.
+
+    It is late, fails, and goes on when nobody waits any more.
     """
 
     machine: SlicedMachine

@@ -1,12 +1,4 @@
-"""What a simulated node reads from and writes to the API server about its pods, with kubelet's patience.
-
-Secrets, which only kubelets read: a user may put an environment into one.
-
-Identities of simulated reservation processes: a token bound to the pod each, asked for as kubelet does.
-
-So the API server knows of a request which pod it comes from, and the policy that lets a reservation process speak of
-its own pod only (admission/policies.py) judges a simulated one exactly as a real one.
-"""
+"""What a simulated node reads from and writes to the API server about its pods, with kubelet's patience."""
 
 from __future__ import annotations
 
@@ -63,7 +55,11 @@ def always(transport: Transport) -> PodIdentity:
 
 @dataclass(slots=True, kw_only=True)
 class PodTokens:
-    """``await tokens(pod)`` is the transport of a process in that pod.
+    """Identities of simulated reservation processes: ``await tokens(pod)`` is the transport of a process in that pod.
+
+    Each has a token bound to the pod, asked for as kubelet does. So the API server knows of a request which pod it
+    comes from, and the policy that lets a reservation process speak of its own pod only (admission/policies.py) judges
+    it like a real one.
 
     ``api`` may ask for tokens of the pods' service accounts; ``under`` makes a transport under a token
     (kube.client.http.HttpTransport.under).

@@ -1,11 +1,6 @@
-"""What runs inside simulated containers: a user's work, or the real reservation process.
+"""What runs inside simulated containers: a user's work or the real reservation process, its environment and its GPUs.
 
 A process runs until it returns its exit code, or until its task is cancelled: that is its SIGKILL.
-
-The environment of a container as kubelet makes it, and the GPUs that it shows to the container.
-
-Order matters for safety (kai-contract 13): what the device plugin gives comes first, ``envFrom`` and ``env`` after it,
-and the last entry of a name wins. The NVIDIA runtime then reads ``NVIDIA_VISIBLE_DEVICES``, from any writer.
 """
 
 from __future__ import annotations
@@ -72,7 +67,11 @@ def sources_of(container: Container) -> set[tuple[str, str]]:
 def resolve(
     pod: Pod, container: Container, *, sources: Sources, assigned: Sequence[Device], image: Mapping[str, str]
 ) -> dict[str, str] | MissingSource:
-    """Make the environment. ``image`` is what the image sets, ``assigned`` what the device plugin gave."""
+    """Make the environment. ``image`` is what the image sets, ``assigned`` what the device plugin gave.
+
+    Order matters for safety (kai-contract 13): what the device plugin gives comes first, ``envFrom`` and ``env`` after
+    it, and the last entry of a name wins. The NVIDIA runtime then reads ``NVIDIA_VISIBLE_DEVICES``, from any writer.
+    """
     env = dict(image)
     if assigned:
         env[names.ENV_VISIBLE_DEVICES] = ",".join(device.uuid for device in assigned)

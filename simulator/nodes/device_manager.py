@@ -1,8 +1,4 @@
-"""What the device managers gave out, kept on disk: after a restart pods find the devices that they had.
-
-Kubelet has such a file as well (``kubelet_internal_checkpoint``), and without it a restart looks like a swap of cards.
-
-The device manager of a simulated node: which physical GPUs a container gets, as kubelet and the device plugin do it.
+"""The device manager of a simulated node: which physical GPUs a container gets, as kubelet and the device plugin do it.
 
 It is the arbiter of whole devices (docs/design/protocol.md, Whole GPUs): a device is free when no pod that is still on
 the node holds it, even if the API server says something else by then.
@@ -182,7 +178,11 @@ class BadCheckpoint(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
-    """A folder with one file for each node: ``pod UID/container`` -> indices of its devices."""
+    """A folder with one file for each node: ``pod UID/container`` -> indices of its devices.
+
+    Kubelet has such a file as well (``kubelet_internal_checkpoint``), and without it a restart looks like a swap of
+    cards.
+    """
 
     folder: Path
 

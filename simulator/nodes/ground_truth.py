@@ -1,9 +1,4 @@
-"""What happened on simulated machines, in a file: a JSON object a line, there as soon as it happened.
-
-A line is handed to the kernel in one write, so what a killed process saw is in the file, whole. Times are those of the
-machine's monotonic clock, the same in all its processes.
-
-What really happened on the simulated machines: the ground truth, in order, with its whole history.
+"""What really happened on the simulated machines: the ground truth, in order, with its whole history, also in a file.
 
 A record is made by the machine itself at the moment at which it happens, from what a container was started with, and
 never from what the API server says about it. The invariant checker (simulator/checks/checker.py) adds these up.
@@ -115,7 +110,11 @@ _decode: Final = msgspec.json.Decoder(Record).decode
 
 
 class Recording:
-    """A listener of a device report that appends to a file; a context manager."""
+    """A listener that appends a record to a file as soon as it happens, a JSON object a line; a context manager.
+
+    A line is handed to the kernel in one write, so what a killed process saw is in the file, whole. Times are those of
+    the machine's monotonic clock, the same in all its processes.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,9 +1,4 @@
-"""What a simulated node takes in: admission of pods, and the devices and resources that they hold until they end.
-
-Whether a kubelet takes a pod that was bound to its node, by what the node has left. Pure.
-
-Kubelet trusts no scheduler: it counts again, in its own words (``OutOfcpu``...). GPUs are the device manager's.
-"""
+"""What a simulated node takes in: admission of pods, and the devices and resources that they hold until they end."""
 
 from __future__ import annotations
 
@@ -45,7 +40,10 @@ def allocatable(shape: NodeShape) -> dict[str, int]:
 
 
 def judge(pod: Pod, active: Iterable[Pod], shape: NodeShape, labels: Mapping[str, str]) -> Refusal | None:
-    """Judge a pod against the pods that are still active on the node (admitted, and not all containers ended)."""
+    """Judge a pod against the pods that are still active on the node (admitted, and not all containers ended).
+
+    Kubelet trusts no scheduler: it counts again, in its own words (``OutOfcpu``...). GPUs are the device manager's.
+    """
     if not is_selected(pod, labels):
         return Refusal("NodeAffinity", "Pod was rejected: Predicate NodeAffinity failed: node(s) didn't match")
     others = [requests(other) for other in active]

@@ -1,7 +1,4 @@
-"""One pod's life on a simulated node, from admission to the last write about it, as kubelet's pod worker lives it.
-
-The status that a kubelet reports for a pod, made from the lives of its containers. Pure.
-"""
+"""One pod's life on a simulated node, from admission to the last write about it, as kubelet's pod worker lives it."""
 
 from __future__ import annotations
 
@@ -100,7 +97,10 @@ def phase(lives: Sequence[Life]) -> str:
 
 
 def render(pod: Pod, lives: Sequence[Life], *, started_at: str, now: str) -> dict[str, Any]:
-    """Make the status to be merged into the pod; conditions that are not kubelet's are carried over."""
+    """Make the status to be merged into the pod from the lives of its containers.
+
+    Conditions that are not kubelet's are carried over.
+    """
     reached = phase(lives)
     is_over = reached in {names.SUCCEEDED, names.FAILED}
     inits_done = all(_is_past(life) for life in lives if life.is_init)

@@ -1,13 +1,4 @@
-"""What all simulated nodes have beside their GPUs: labels, and amounts of other resources.
-
-How fast simulated machines are, and what their runtime is like.
-
-What a simulated node is made of, and the short form in which people write it: ``4x8x80GiB``.
-
-Grammar: ``NODES x CARDS x MEMORY``, as in four nodes of eight cards of 80 GiB each. Cards of one node may differ:
-``1x2x24GiB+2x80GiB``. A MIG profile in the place of memory makes slices: ``1x2x80GiB+7x1g.10gb`` is a node with two
-cards and seven slices of another one. ``NODES x 0`` is a node without GPUs.
-"""
+"""What simulated nodes are made of, how fast they are, and the short form in which people write them: ``4x8x80GiB``."""
 
 from __future__ import annotations
 
@@ -129,7 +120,12 @@ class MalformedShape(ValueError):
 
 
 def parse(texts: Sequence[str]) -> tuple[NodeShape, ...]:
-    """Read groups of nodes, named ``node-0``, ``node-1``... over all of them. Raises MalformedShape."""
+    """Read groups of nodes, named ``node-0``, ``node-1``... over all of them. Raises MalformedShape.
+
+    Grammar: ``NODES x CARDS x MEMORY``, as in four nodes of eight cards of 80 GiB each. Cards of one node may differ:
+    ``1x2x24GiB+2x80GiB``. A MIG profile in the place of memory makes slices: ``1x2x80GiB+7x1g.10gb`` is a node with two
+    cards and seven slices of another one. ``NODES x 0`` is a node without GPUs.
+    """
     shapes: list[NodeShape] = []
     for text in texts:
         count, cards_mib, slices = _parse_group(text)

@@ -1,9 +1,4 @@
-"""ResourceClaims of pods on records: written when their pods are placed, and cleared when these are gone, at once.
-
-It does what the scheduler writes, what drivers report, and what kube-controller-manager does for claims from templates.
-
-Binds the claims of pods that were placed on records, as the PV controller and a provisioner would, at once.
-"""
+"""Claims of pods on records: written when their pods are placed, and cleared when these are gone, at once."""
 
 from __future__ import annotations
 
@@ -21,7 +16,10 @@ from wire.core import ContainerExtendedResourceRequest, Pod, PodExtendedResource
 
 
 def bind(storage: Storage, placement: Placement) -> None:
-    """Bind each claim to the volume that was chosen, or to one that is made, which all nodes can use."""
+    """Bind each claim to the volume that was chosen, or to one that is made, which all nodes can use, at once.
+
+    So would the PV controller and a provisioner.
+    """
     for choice in placement.volumes:
         key = placement.namespace, choice.claim
         claim, volume = storage.claims.get(key), storage.volumes.get(choice.volume)
@@ -33,7 +31,11 @@ def bind(storage: Storage, placement: Placement) -> None:
 
 
 class DeviceClaims:
-    """The claims of a cluster. ``next_rv``: makes resourceVersions."""
+    """The ResourceClaims of a cluster. ``next_rv``: makes resourceVersions.
+
+    Does what the scheduler writes, what drivers report, and what kube-controller-manager does for claims from
+    templates.
+    """
 
     def __init__(self, claims: ResourceClaims, next_rv: Callable[[], str]) -> None:
         self._claims = claims

@@ -1,17 +1,7 @@
-"""Decides on a cluster, and carries out what is decided, until nothing changes any more.
+"""Decides on a cluster of records, and carries out what is decided, until nothing changes any more.
 
-Decisions are the live scheduler's: the same ``Cluster`` and ``decide``. The clock stands until nothing is left to do.
-Then it is put forward to when the scheduler would decide again: for a gang below its minimum, say, whose grace time is
-over. It is not put forward by more than five minutes in all, and no pod ends in these. So a pod that begins to wait
-does not get nodes of its own, which the scheduler keeps for pods after ten minutes.
-
-What preemption reads besides nodes, queues and pods, kept true while pods are evicted and start again.
-
-The pod that a controller makes in the place of one that is gone, and who leaves a node that is drained.
-
-Carries plans out on a cluster of records, at once: what the API server, the binder and kubelets would do.
-
-A pod that is bound runs, a victim is gone, and its controller has made it again. None of it takes time, and no pod ends
+Decisions are the live scheduler's: the same ``Cluster`` and ``decide``. What the API server, the binder and kubelets
+would do is done at once: a pod that is bound runs, a victim is gone, and its controller has made it again. No pod ends
 on its own.
 """
 
@@ -61,7 +51,10 @@ _ALL_ASKED: Final = None
 
 
 class Evictions:
-    """Evictions of the last hour and PodDisruptionBudgets of a cluster, as ``note`` tells it."""
+    """What preemption reads besides nodes, queues and pods: evictions of the last hour and PodDisruptionBudgets.
+
+    ``note`` tells the cluster, while pods are evicted and start again.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -441,7 +434,13 @@ class Rest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def settle(shell: Shell, *, most_rounds: int = MOST_ROUNDS, told: Callable[[int], None] = lambda _rounds: None) -> Rest:
-    """Decide until nothing changes any more. ``told``: of each round."""
+    """Decide until nothing changes any more. ``told``: of each round.
+
+    The clock does not move until nothing is left to do. Then it is put forward to when the scheduler would decide
+    again: for a gang below its minimum, say, whose grace time is over. It is put forward by five minutes in all at
+    most, so a pod that begins to wait does not get nodes of its own, which the scheduler keeps for pods after ten
+    minutes.
+    """
     cluster, begin_wall_s = shell.cluster, shell.wall_s
     now_ns, until_ns = _BEGIN_NS, _BEGIN_NS + LONGEST_S * SECOND_NS
     for number in range(1, most_rounds + 1):

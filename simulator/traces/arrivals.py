@@ -3,12 +3,6 @@
 All pods of the trace come in random order. Then pods drawn at random follow, until the GPUs asked reach a load, in
 percent of those of the nodes; if the trace asks for more than that, pods drawn at random are left out. Nodes get a
 random order, in which equals are taken (Weng et al., USENIX ATC 2023, and its simulator).
-
-Go's ``math/rand`` after ``rand.Seed``: the published experiments order their pods and nodes by its draws.
-
-An additive lagged Fibonacci generator, a(n) = a(n-607) + a(n-273), whose state is mixed with a table. The table is the
-state of the same generator after 7.8 * 10^12 steps. It is computed here by a power of x modulo the characteristic
-polynomial, in some 50 ms.
 """
 
 from __future__ import annotations
@@ -37,7 +31,10 @@ _Words = npt.NDArray[np.uint64]
 
 
 class GoRandom:
-    """The global source of a Go program that called ``rand.Seed(seed)``."""
+    """Go's ``math/rand`` after ``rand.Seed(seed)``: the published experiments order pods and nodes by its draws.
+
+    An additive lagged Fibonacci generator, a(n) = a(n-607) + a(n-273), whose state is mixed with a table.
+    """
 
     __slots__ = ("_feed", "_state", "_tap")
 
@@ -104,7 +101,11 @@ def _words(seed: int, *, shift: int) -> list[int]:
 
 @functools.cache
 def _table() -> tuple[int, ...]:
-    """Return the words that every state is mixed with, by their place."""
+    """Return the words that every state is mixed with, by their place.
+
+    It is the state of the same generator after 7.8 * 10^12 steps, computed by a power of x modulo the characteristic
+    polynomial, in some 50 ms.
+    """
     words = _words(_SEED_OF_TABLE, shift=10)
     # The n-th term of the sequence is at place FEED - 1 - n, and so on around.
     terms = np.array([words[(_FEED - 1 - n) % _LENGTH] for n in range(_LENGTH)] + [0] * _LENGTH, np.uint64)

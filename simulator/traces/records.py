@@ -1,14 +1,7 @@
 """A cluster of records: the scheduler's own ``Cluster`` and ``decide``, without an API server.
 
-What API server, binder and kubelet would do is done at once: a device that is opened gets a reservation that says
-which device it is, and the pod is bound with its grant. When the last tenant of a device is gone, so is its
-reservation. A pod that fits nowhere is gone at once.
-
-Best fit as published with the openb trace: CPU and GPUs left on the node, each as a part of the largest node's.
-
-Only to compare with; no cluster can choose it.
-
-Shared devices on records: a device that is opened gets a reservation, and loses it with its last tenant.
+What API server, binder and kubelet would do is done at once: the pod is bound with its grant. A pod that fits nowhere
+is gone at once.
 """
 
 from __future__ import annotations
@@ -42,7 +35,11 @@ _NANO_PER_MILLI: Final = NANO_PER_DEVICE // MILLI_PER_GPU
 
 
 class BestFit:
-    """The least left of both, in whole percent as published, and the tightest device."""
+    """Best fit as published with the openb trace, only to compare with; no cluster can choose it.
+
+    CPU and GPUs left on the node, each as a part of the largest node's, in whole percent as published: the least of
+    both, and the tightest device.
+    """
 
     name = "best-fit"
     opens_last = False
@@ -74,7 +71,10 @@ _WHOLE: Final = PodClass(demand=Demand(gpus=1))
 
 
 class SharedDevices:
-    """Which devices are shared, and by how many pods. ``next_rv``: a resourceVersion that nobody had before."""
+    """Which devices are shared, and by how many pods. ``next_rv``: a resourceVersion that nobody had before.
+
+    A device that is opened gets a reservation that says which device it is, and loses it with its last tenant.
+    """
 
     def __init__(self, cluster: Cluster, next_rv: Callable[[], str]) -> None:
         self._cluster = cluster

@@ -1,11 +1,6 @@
-"""A trace replayed on records, pod by pod: each is placed if any node fits, else it is lost; none ends.
+"""Pods of a trace on records: replayed one after another, or coming and going on a cluster that stays full.
 
-Pods of a trace that come and go, on records: how many GPUs are in use on a cluster that stays full.
-
-Pods arrive at random at a steady rate, each drawn from the trace with what it asks and how long it lived. The rate is
-such that they ask, on average over time, a load in percent of all GPUs. At the start the cluster has pods as it would
-have after a long time without limits: drawn by how long they live, and some way through their lives. A pod that fits
-nowhere is lost.
+A pod that fits nowhere is lost.
 """
 
 from __future__ import annotations
@@ -46,7 +41,10 @@ def replay(
     prices_from: PricesFrom = PricesFrom.TRACE,
     told: Callable[[int, str], None] = lambda _number, _node: None,
 ) -> Run:
-    """Replay the arrivals of a seed. ``told``: of each pod by its number the node, "" if it is lost."""
+    """Replay the arrivals of a seed. ``told``: of each pod by its number the node, "" if it is lost.
+
+    Each is placed if any node fits; none ends.
+    """
     records = Records(trace.nodes, order.ranks, gpu_strategy=strategies.gpu, cpu_strategy=strategies.cpu)
     learns = prices_from is PricesFrom.ARRIVALS
     if records.cluster.settings.uses_prices:
@@ -132,7 +130,12 @@ class _Cluster:
 
 
 def churn(trace: Trace, strategies: Strategies, *, seed: int, load_percent: int, arrivals: int) -> Churned:
-    """Let this number of pods arrive on a full cluster. Raises NoLifetimes."""
+    """Let this number of pods arrive on a full cluster. Raises NoLifetimes.
+
+    Pods arrive at random at a steady rate, each drawn from the trace with what it asks and how long it lived. The rate
+    is such that they ask, on average over time, a load in percent of all GPUs. At the start the cluster has pods as it
+    would have after a long time without limits: drawn by how long they live, and some way through their lives.
+    """
     lived = [pod for pod in trace.pods if pod.lived_s]
     milli_seconds = sum(pod.ask.total_milli * (pod.lived_s or 0) for pod in lived)
     if not milli_seconds:

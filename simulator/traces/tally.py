@@ -1,7 +1,4 @@
-"""What came of a replay: GPUs in use by load, and pods lost.
-
-GPUs in use over the load that has arrived, as the published results count them.
-"""
+"""What came of a replay: GPUs in use over the load that has arrived, as published results have it, and pods lost."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""A trace: nodes, and pods in the order of their names, as values.
+"""A trace: nodes, and pods in the order of their names, as values, read in the form of Alibaba's openb trace.
 
-Reads traces in the form of Alibaba's ``cluster-trace-gpu-v2023`` (openb): CSV, plain or compressed.
-
-Nodes: ``sn``, ``cpu_milli``, ``memory_mib``, ``gpu``, and ``model`` if known. Pods: ``name``, ``cpu_milli``,
-``memory_mib``, ``num_gpu``, ``gpu_milli`` of each GPU, and if known ``gpu_spec`` (models, with ``|`` between them),
-``creation_time`` and ``deletion_time`` in seconds. Other columns are passed over, and a byte order mark is.
+That is CSV, plain or compressed (``cluster-trace-gpu-v2023``). Nodes: ``sn``, ``cpu_milli``, ``memory_mib``, ``gpu``,
+and ``model`` if known. Pods: ``name``, ``cpu_milli``, ``memory_mib``, ``num_gpu``, ``gpu_milli`` of each GPU, and if
+known ``gpu_spec`` (models, with ``|`` between them), ``creation_time`` and ``deletion_time`` in seconds. Other columns
+are passed over, and a byte order mark is.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Jobs and queues of a workload as the records that the scheduler keeps of their objects.
-
-Jobs drawn from a workload: when each comes, how large it is and how long it runs. The same seed, the same jobs.
-
-Each queue and kind has random numbers of its own, so a change of one leaves the jobs of all others as they were.
-"""
+"""Jobs drawn from a workload, and the records that the scheduler keeps of their objects and of queues."""
 
 from __future__ import annotations
 
@@ -55,7 +50,11 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 def arrivals(workload: Workload, *, seed: int, first_day: int, days: int) -> list[Job]:
-    """Return the jobs of these days, in the order in which they come. Day 0 is a Monday."""
+    """Return the jobs of these days, in the order in which they come. Day 0 is a Monday.
+
+    The same seed, the same jobs. Each queue and kind has random numbers of its own, so a change of one leaves the jobs
+    of all others unchanged.
+    """
     drawn = [
         drawn_job
         for queue in workload.queues

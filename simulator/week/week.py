@@ -2,12 +2,6 @@
 
 Jobs come, are decided on, run, and end. Decisions are 30 s apart at least, so waiting times are that coarse. A day
 before Monday is simulated and not counted, so that the cluster is full when counting begins.
-
-Carries out plans for jobs on records, at once: places pods, evicts victims, and makes evicted jobs start again.
-
-What the API server, the binder and kubelets would do takes no time, but for the grace period of victims. A job works
-while all its pods run. When one of them is evicted all of them stop, as distributed training does; the job begins
-again where it saved its work last.
 """
 
 from __future__ import annotations
@@ -59,7 +53,12 @@ class _State:
 
 
 class Shell:
-    """Jobs on the nodes of a cluster. ``now_s``: set by the caller. ``later``: calls back after some time."""
+    """Jobs on the nodes of a cluster: places pods, evicts victims, and makes evicted jobs start again.
+
+    What the API server, the binder and kubelets would do takes no time, but for the grace period of victims. A job
+    works while all its pods run. When one of them is evicted all of them stop, as distributed training does; the job
+    begins again where it saved its work last. ``now_s``: set by the caller. ``later``: calls back after some time.
+    """
 
     def __init__(self, cluster: Cluster, nodes: Iterable[NodeRecord], tally: Tally, later: Later) -> None:
         self.cluster = cluster

@@ -1,11 +1,6 @@
 """A workload: nodes, kinds of jobs, and queues with the jobs that come to them, as people write it in a file.
 
 Everything is bounded when it is read, so a run takes no more than these bounds allow.
-
-The built-in workload: a university's cluster of 500 nodes with 8 GPUs, and 20 queues.
-
-Made up, not measured on a real cluster: teams differ in size and in what they run, people work by day, and what is
-long is submitted in the evening. Together they ask for somewhat more than there is.
 """
 
 from __future__ import annotations
@@ -188,7 +183,11 @@ _TEAMS: Final = (
 
 
 def university() -> Workload:
-    """Return it."""
+    """Return the built-in workload: a university's cluster of 500 nodes with 8 GPUs, and 20 queues.
+
+    Made up, not measured on a real cluster: teams differ in size and in what they run, people work by day, and what is
+    long is submitted in the evening. Together they ask for somewhat more than there is.
+    """
     queues = [
         QueueLoad(name=f"{name}-{number + 1}", quota=quota, swing=0.5, per_day=_per_day(quota, mix, percent))
         for name, count, quota, mix, percent in _TEAMS
