@@ -1,10 +1,8 @@
-"""What was seen of a run while it went on, in files, and the whole of it in the order of time afterwards.
+"""What was seen of a run while it went on, in files, and the whole of it shown to the checker of the simulations.
 
 Three sources: versions of API objects as a watch of our own shows them, records of the simulated machines
 (simulator/nodes/ground_truth.py), and the API server's audit log. The first two carry the machine's monotonic clock,
-the last one the wall clock. A watch that was lost while the API server was away shows what is there when it is back.
-
-A whole run shown to the checker of the simulations (simulator/checks/checker.py), from what was written of it.
+the last one the wall clock. A watch that was lost while the API server was away shows what exists when it is back.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """One run of chaos on a real control plane: pods come and go while everything is killed, stopped, cut and delayed.
 
 Afterwards, faults off, everything that fits has to run within bounded time; then all pods are deleted, and nothing of
-ours may be left; and the whole run is shown to the checker of the simulations.
-
-S12 is not looked at: a scheduler's ledger can't be seen from outside its process. A ledger that has drifted shows in
-pods that wait though they fit, or that a kubelet refuses; the simulation compares ledgers after every event.
+ours may be left; and the whole run is shown to the checker of the simulations. It can't judge S12: a scheduler's ledger
+can't be seen from outside its process. A ledger that has drifted shows in pods that wait though they fit, or that a
+kubelet refuses; the simulation compares ledgers after every event.
 """
 
 from __future__ import annotations

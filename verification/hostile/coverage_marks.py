@@ -2,8 +2,6 @@
 
 A mark is seen from outside, in what the API server answers and stores, and never in the product: so it stays true when
 the product changes how it gets there. An invariant says what never happens; a mark says what has to happen sometimes.
-
-How much room a run made, so that a soak shows that its runs were not thin: seen in the record and in evictions.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ OF_PREEMPTION: Final[Mapping[str, str]] = {
 
 
 class PreemptionCounts(msgspec.Struct, frozen=True):
-    """Of one run.
+    """How much one run preempted, by the record and evictions, so that a soak shows that its runs were not thin.
 
     ``served``: nominations of which all nominated pods were bound; ``revised``: those that were written again.
     """

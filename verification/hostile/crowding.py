@@ -1,19 +1,8 @@
 """Tenants that create the largest and the most different pods that the API server stores, and one that wants its turn.
 
-Each pod of the crowd asks something else and fits nowhere, so none is decided on like another. Some are as large as
-are decided on, some larger. When all of them wait, a tenant of another namespace creates a pod that fits: what it
-costs until it runs, and the longest turn before, are judged.
-
-How much our components do at a stretch, and for one pod: counted in lines of code that are run, never in time.
-
-WORK  one turn of the event loop ran more lines of ours than ``Budget.turn``, or a pod that fits cost more than
-      ``Budget.pod`` until it ran, beside all else that waits
-
-While a turn lasts nothing else runs: no lease is renewed, nobody else's pod is decided on or reviewed. A decision, a
-review and the taking of an event are each within one turn. The interpreter counts (sys.settrace), so nothing has to
-count itself, and a loop beside the allowance of decisions (scheduler/core/decide/allowance.py) counts like any other.
-What one call into C does (a sort, a copy) is one line. The same run costs the same number, but for what caches of the
-process already hold.
+Each pod of the crowd asks something else and fits nowhere, so none is decided on like another. Some are as large as are
+decided on, some larger. When all of them wait, a tenant of another namespace creates a pod that fits: what it costs
+until it runs, and the longest turn before, are judged.
 """
 
 from __future__ import annotations
@@ -60,7 +49,16 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class Meter:
-    """Counts lines of ours. ``found``: where the budget was passed; ``most``: the largest turn that ended."""
+    """Counts lines of ours that are run, and finds WORK: one turn of the event loop ran more than ``Budget.turn`` has.
+
+    Or a pod that fits took more than ``Budget.pod`` until it ran, beside all else that waits. While a turn lasts
+    nothing else runs: no lease is renewed, nobody else's pod is decided on or reviewed. A decision, a review and the
+    taking of an event are each within one turn. Lines are counted, never time, so the same run costs the same number,
+    but for what caches of the process already hold. The interpreter counts (sys.settrace), so nothing has to count
+    itself, and a loop beside the allowance of decisions (scheduler/core/decide/allowance.py) counts like any other.
+    What one call into C does (a sort, a copy) is one line. ``found``: where the budget was passed; ``most``: the
+    largest turn that ended.
+    """
 
     budget: Budget
     found: list[Violation] = field(default_factory=list)

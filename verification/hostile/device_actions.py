@@ -1,8 +1,7 @@
-"""What administrators do with MIG slices: ask for layouts past the scheduler, withdraw, and offer nodes or not.
+"""What administrators, users and drivers do with devices: MIG layouts, ResourceClaims, volumes, extended resources.
 
-What users, administrators and drivers do with ResourceClaims and with volumes that wait for their first consumer.
-
-What is done about claims for extended resources: classes stand for some, claims are deleted, claims are forged.
+Layouts are asked for past the scheduler and withdrawn, claims of extended resources are deleted and forged, volumes
+wait for their first consumer.
 """
 
 from __future__ import annotations

@@ -1,15 +1,4 @@
-"""Runs in which the scheduler makes claims for pods: for extended resources, and for shares of GPUs.
-
-Some nodes have a device plugin, on some a driver publishes GPUs, shared or whole; in a part of the runs a driver
-publishes the device plugin's GPUs, too. Accelerators have a driver on all nodes, so that claims and books are on one.
-Pods ask for either, alone and in gangs, in a part of the runs in queues. Their claims are deleted and forged by others,
-their classes come late, go and come again, and slices change (docs/design/claims.md).
-
-Runs with claims in which devices draw on counters of their pool, or have to get ready before pods are bound.
-
-Devices of a part of the nodes take from one counter, as slices of one GPU do. Of another part they have to get ready: a
-driver reports that late, that some failed, and of some nothing. After all faults it reports of each that it is ready.
-"""
+"""Runs in which the scheduler makes claims for pods, and runs with devices that have counters or conditions."""
 
 from __future__ import annotations
 
@@ -48,9 +37,13 @@ _DRAWS: Final = (1, 2, 3, 4, COUNTED)
 
 
 def enriched_scenario(seed: int, *, kinds: Collection[str] | None = None) -> Scenario:
-    """Make a run from a seed. ``kinds``: the faults that may occur (None: all, (): none).
+    """Make a run from a seed in which devices draw on counters of their pool, or have to get ready first.
 
-    Raises ValueError for a kind that is not known.
+    Devices of a part of the nodes take from one counter, as slices of one GPU do. Of another part they have to get
+    ready: a driver reports that late, that some failed, and of some nothing. After all faults it reports of each that
+    it is ready.
+
+    ``kinds``: the faults that may occur (None: all, (): none). Raises ValueError for a kind that is not known.
     """
     made = scenario_of(seed, kinds, with_claims=True)
     rng = random.Random(f"{seed}/enriched")
@@ -105,9 +98,14 @@ _FRACTIONS: Final = ("0.5", "0.5", "0.25", "0.3", "0.333", "0.7", "0.999")
 
 
 def scenario(seed: int, *, kinds: Collection[str] | None = None) -> Scenario:
-    """Make a run from a seed. ``kinds``: the faults that may occur (None: all, (): none).
+    """Make a run from a seed with claims for extended resources and for shares of GPUs (docs/design/claims.md).
 
-    Raises ValueError for a kind that is not known.
+    Some nodes have a device plugin, on some a driver publishes GPUs, shared or whole; in a part of the runs a driver
+    publishes the device plugin's GPUs, too. Accelerators have a driver on all nodes, so that claims and books are on
+    one. Pods ask for either, alone and in gangs, in a part of the runs in queues. Their claims are deleted and forged
+    by others, their classes come late, go and come again, and slices change.
+
+    ``kinds``: the faults that may occur (None: all, (): none). Raises ValueError for a kind that is not known.
     """
     rng = random.Random(f"{seed}/extended")
     shapes = rng.choice(_SHAPES)

@@ -1,8 +1,7 @@
-"""What administrators do to queues, and what else pods of a run with queues need: priority classes and owners.
+"""What administrators do to queues, node pools and budgets, and what else such runs need: priority classes and owners.
 
-What people do about node pools: nodes, pods, PodGroups and Queues get another value of the label, or lose it.
-
-What users do about evictions: PodDisruptionBudgets that come, change and go.
+Nodes, pods, PodGroups and Queues get another value of the label of node pools, or lose it; PodDisruptionBudgets come,
+change and go.
 """
 
 from __future__ import annotations

@@ -1,17 +1,11 @@
 """Runs a scenario from the start of the cluster to its end, and says what did not hold.
 
-The same scenario gives the same run: one event loop on virtual time, randomness from the scenario's seed alone.
-Beside the checker's invariants and verification/hostile/run_checks.py's three things are judged here:
+The same scenario gives the same run: one event loop on virtual time, randomness from the scenario's seed alone. Beside
+the checker's invariants and run_checks.py's three things are judged here:
 
-HANG   it did not come to rest, or not to its end, within the time it may take
-CRASH  a component ended by an exception
-EDGE   an exception that nobody expected was caught at the edge of a component, which then went on
-
-Ends a run that does not end on its own.
-
-Virtual time never waits, so a run that hangs either burns the processor while virtual time stands still, or lets
-virtual hours pass. The second is bounded by the run itself; here is the first, by processor time. What a whole run
-takes depends on the machine and on how busy it is, so it is bounded far more widely.
+- HANG: it did not come to rest, or not to its end, within the time it may take;
+- CRASH: a component ended by an exception;
+- EDGE: an exception that nobody expected was caught at the edge of a component, which then went on.
 """
 
 from __future__ import annotations
@@ -64,7 +58,10 @@ class RanTooLong(KeyboardInterrupt):  # asyncio lets only this kind out at once
 def processor_time(limit_s: float, progress: Callable[[], float] = lambda: 0.0) -> Iterator[None]:
     """Raise RanTooLong inside when this process has used so much processor time without progress, or ten times as much.
 
-    ``progress``: the virtual second, which counts as progress once it is another. Main thread only; else no limit.
+    Virtual time never waits, so a run that hangs either burns the processor while virtual time does not move, or lets
+    virtual hours pass, which the run itself bounds. What a whole run takes depends on the machine and on how busy it
+    is, so it is bounded far more widely. ``progress``: the virtual second, which counts as progress once it is another.
+    Main thread only; else no limit.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

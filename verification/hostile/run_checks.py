@@ -1,10 +1,11 @@
 """What must hold in a hostile run beside the checker's invariants, which are about objects and machines.
 
-CLASH kubelet refused a pod though nothing was done that could explain it: the scheduler miscounted LOSS one of us
-deleted a reservation whose device is in use: anybody may be given it now MEMORY a component keeps what it should have
-forgotten when all that it worked on is gone STORM a component asks the API server without pause: hundreds of times for
-each pod in a minute BYSTANDER a user without GPU pods could not create a pod, or only slowly L1 a pod waits for a MIG
-slice though one that serves it is free, or can be made on the hardware
+- CLASH: kubelet refused a pod though nothing was done that could explain it: the scheduler miscounted.
+- LOSS: one of us deleted a reservation whose device is in use: anybody may be given it now.
+- MEMORY: a component keeps what it should have forgotten when all that it worked on is gone.
+- STORM: a component asks the API server without pause: hundreds of times for each pod in a minute.
+- BYSTANDER: a user without GPU pods could not create a pod, or only slowly.
+- L1: a pod waits for a MIG slice though one that serves it is free, or can be made on the hardware.
 """
 
 from __future__ import annotations

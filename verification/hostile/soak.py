@@ -3,10 +3,6 @@
 Each seed is a run of its own in a process of the pool. One that breaks an invariant is made smaller there and written
 down as a script; its report is the seed, the invariant and a shortened log. Which users a soak's runs have is drawn
 from each seed, or every run has those who want a certain thing.
-
-A failing scenario is made smaller by delta debugging (Zeller and Hildebrandt 2002): leave out ever smaller parts, and
-keep what still fails. A smaller scenario is another run altogether, so nothing is assumed of it but what ``fails``
-says.
 """
 
 from __future__ import annotations
@@ -67,7 +63,11 @@ class _Counted:
 
 
 def minimise(scenario: Scenario, fails: Fails, *, tries: int = 400) -> Scenario:
-    """Return a scenario that still fails, from which nothing more can be left out (or ``tries`` runs were made)."""
+    """Return a scenario that still fails, from which nothing more can be left out (or ``tries`` runs were made).
+
+    By delta debugging (Zeller and Hildebrandt 2002): leave out ever smaller parts, and keep what still fails. A smaller
+    scenario is another run altogether, so nothing is assumed of it but what ``fails`` says.
+    """
     check = _Counted(fails, scenario, tries)
     try:
         before = None

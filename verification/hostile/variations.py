@@ -1,18 +1,6 @@
-"""How long everybody waits: random values of the timers of scheduler, binder, leases and kubelets.
+"""What a part of the runs has beside its users: random timers, pods that keep apart, and long grace periods.
 
-The invariants may not rest on any of them, and an administrator may set each. What can't be set is not
-drawn: time-outs of requests, back-offs of retries and watches.
-
-Pods that keep apart, in a tenth of the runs: one of each kind on a node, by required anti-affinity.
-
-Half of a kind name the rule, and the others only have its label, so that the rules of pods that run keep them off, too.
 Drawn behind the workload and from a source of its own, so that runs without any stay what they were.
-
-Long goodbyes: pods with grace periods of half a minute and more, whose ends are cut short, by force or by a word.
-
-A container takes as long as its grace period allows, so what it holds is in use long after its pod was deleted.
-Deleting it again with less grace cuts that short, on the machine too, where that hears of it; doing so by force (0)
-takes the pod off the API server at once.
 """
 
 from __future__ import annotations
@@ -37,7 +25,11 @@ _KINDS: Final = ("a", "a", "b")
 
 
 def kept_apart(rng: random.Random, actions: Sequence[Action]) -> tuple[Action, ...]:
-    """Have pods keep apart; in most runs none."""
+    """Have pods keep apart in a tenth of the runs: one of each kind on a node, by required anti-affinity.
+
+    Half of a kind name the rule, and the others only have its label, so that the rules of pods that run keep them off,
+    too.
+    """
     return spread_out(rng, actions) if rng.random() < _RUNS else tuple(actions)
 
 
@@ -66,7 +58,12 @@ _SHORT_S: Final = (0, 0, 1, 10)
 
 
 def stretched(rng: random.Random, actions: Sequence[Action]) -> tuple[Action, ...]:
-    """Give pods long graces where they have none of their own, and delete half of those that end a second time."""
+    """Give pods long graces where they have none of their own, and delete half of those that end a second time.
+
+    A container takes as long as its grace period allows, so what it holds is in use long after its pod was deleted.
+    Deleting it again with less grace cuts that short, on the machine too, where that hears of it; doing so by force (0)
+    takes the pod off the API server at once.
+    """
     changed = [_with_grace(rng, action) for action in actions]
     return tuple(sorted((*changed, *_hurried(rng, actions)), key=lambda action: action.at_s))
 
@@ -92,7 +89,11 @@ _KUBELET: Final = ("sandbox_s", "start_s", "init_run_s", "config_retry_s", "writ
 
 
 class Timers(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Seconds by the name of the setting; what is not named is as by default. ``lease``: a factor of its times."""
+    """How long everybody waits: seconds by the name of the setting; what is not named is as by default.
+
+    The invariants may not rest on any of them, and an administrator may set each. What can't be set is not drawn:
+    time-outs of requests, back-offs of retries and watches. ``lease``: a factor of its times.
+    """
 
     scheduler: dict[str, float] = {}
     binder: dict[str, float] = {}

@@ -1,14 +1,9 @@
 """Random mixes of what users do: arrivals of every form, ends, the same once more, and mischief.
 
-Small by default: hostile schedules find mistakes in few pods on few cards, and a thousand of them have to be cheap.
-A mix has a *mood*, drawn once: how full the cluster gets, which forms of pods there are, how much mischief. So that
-some runs are all of one kind, as the clusters of the field are.
-
-Mischief: what users may do that helps nobody, what they forge, and what administrators do with things not theirs.
-
-Gangs whose PodGroups have sub-groups, and these sub-groups of their own.
-
-Drawn from what a gang is called and not from the scenario's own luck: so seeds mean the same with and without them.
+Small by default: hostile schedules find mistakes in few pods on few cards, and a thousand of them have to be cheap. A
+mix has a *mood*, drawn once: how full the cluster gets, which forms of pods there are, how much mischief. So that some
+runs are all of one kind, as the clusters of the field are. Mischief is what users may do that helps nobody, what they
+forge, and what administrators do with things not theirs.
 """
 
 from __future__ import annotations
@@ -148,7 +143,11 @@ class Tree(NamedTuple):
 
 
 def nested(about: str, minimum: int) -> Tree:
-    """Draw the sub-groups of a gang of which ``minimum`` members are to start together."""
+    """Draw the sub-groups of a gang of which ``minimum`` members are to start together.
+
+    They may have sub-groups of their own. Drawn from what a gang is called and not from the scenario's own luck: so
+    seeds mean the same with and without them.
+    """
     rng = random.Random(about)
     if rng.random() >= _SHARE:
         return Tree()

@@ -2,13 +2,10 @@
 
 Attempts belong together in units. A unit whose attempt has not begun is not kept: every BindRequest without one stands
 for it, so a crash needs no step to begin again. Actions that the shell carries out side by side are steps of their own
-here, in any order. Each may be answered, lost or late, or the binder dies. Verifying a device is two LISTs, each a
-step.
-
-A book is changed by compare-and-set until it is answered. A try of a write that nobody waits for any more may still
-land (``Late``). What the shell sees may be late (``lag``): then it has seen nothing since the attempt joined, no
-deletion, no end, no change of the pod, no withdrawal. Each step is tried with such a view where the configuration says
-so.
+here, in any order. Each may be answered, lost or late, or the binder dies. A try of a write that nobody waits for any
+more may still land (``Late``). What the shell sees may be late (``lag``): then it has seen nothing since the attempt
+joined, no deletion, no end, no change of the pod, no withdrawal; each step is tried with such a view where the
+configuration says so.
 """
 
 from __future__ import annotations

@@ -1,14 +1,9 @@
-"""One representative for all states that differ in names only, so that each is explored once.
+"""One representative for all states that differ in names only, so that each is explored once; and paths as text.
 
 Interchangeable pods, groups, schedulers and binders are sorted by their shape; attempts, reservations and devices are
-numbered as they appear; resourceVersions are renumbered in their order; late writes that can't land any more are
-gone (server.py). So retries without end make no states without end. Where two shapes are equal the choice is
-arbitrary: that may leave two representatives of one class, and never makes one of two classes.
-
-Components (a pod, a reservation, a binder, ...) repeat in thousands of states. Each is kept once, with its names, its
-shape and what it became by each renaming; a state's key is the identities of its components.
-
-Tells a path as text. Each state of a path has names of its own; here everything keeps one name all along.
+numbered as they appear; resourceVersions are renumbered in their order; late writes that can't land any more are gone
+(server.py). So retries without end make no states without end. Where two shapes are equal the choice is arbitrary: that
+may leave two representatives of one class, and never makes one of two classes.
 """
 
 from __future__ import annotations
@@ -52,7 +47,11 @@ class _Part:
 
 
 class Canonical:
-    """``classes``: per pod slot a number; slots of equal class ask the same and are interchangeable."""
+    """``classes``: per pod slot a number; slots of equal class ask the same and are interchangeable.
+
+    Components (a pod, a reservation, a binder, ...) repeat in thousands of states. Each is kept once, with its names,
+    its shape and what it became by each renaming; a state's key is the identities of its components.
+    """
 
     def __init__(self, classes: tuple[int, ...]) -> None:
         self._classes = classes
@@ -253,7 +252,10 @@ class _Names:
 
 
 def told(steps: Steps, canonical: Canonical, path: Sequence[World]) -> list[str]:
-    """One line for each step of a path of representatives, and the last state."""
+    """One line for each step of a path of representatives, and the last state.
+
+    Each state of a path has names of its own; here everything keeps one name all along.
+    """
     names = _Names()
     for name in sorted(_names(path[0])):
         names.show(name)

@@ -1,9 +1,9 @@
 """The collector: dead entries, idle, ended and departing reservations, lost ones created again.
 
-The judgements are the product's (sharing.entries, sharing.rebuilding); the order of reads and writes is
-transcribed from binder/collect/book_repair.py and book_repair.py. Judging an entry and removing it are one
-step: dead stays dead, and what is removed is exactly what was judged. With ``split_collector`` they are two, which
-shows that. All binders' collectors do the same from quorum reads, so one is enough.
+The judgements are the product's (sharing.entries, sharing.rebuilding); the order of reads and writes is transcribed
+from binder/collect/book_repair.py. Judging an entry and removing it are one step: dead stays dead, and what is removed
+is exactly what was judged. With ``split_collector`` they are two, which shows that. All binders' collectors do the same
+from quorum reads, so one is enough.
 """
 
 from __future__ import annotations

@@ -1,10 +1,5 @@
 """The rules that the model runs by, and its configurations: how much of everything there is, and what may go wrong.
 
-``Rules()`` is the protocol as built: product functions where the product decides purely, named choices where it acts. A
-test that wants to know what a rule is for explores with one of them replaced: the product itself has no such switches.
-The choices transcribe single lines of the product's shells: which preconditions a write carries, in which order two
-reads are made, what is waited for. Each names the place.
-
 Small configurations are explored in every run of the tests, larger ones on demand.
 """
 
@@ -48,7 +43,12 @@ def as_it_is(held: Reservation) -> Reservation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Product functions first, then the choices of the shells."""
+    """The protocol as built: product functions where the product decides purely, named choices where it acts.
+
+    A test that wants to know what a rule is for explores with one of them replaced: the product itself has no such
+    switches. The choices transcribe single lines of the product's shells: which preconditions a write carries, in which
+    order two reads are made, what is waited for. Each names the place.
+    """
 
     step: Callable[[Sequence[State], Mapping[str, Seen]], list[Next]] = steps.step
     absorb: Callable[[State, Outcome], State] = outcome.absorb

@@ -3,9 +3,6 @@
 What is explored is an ``Explored``: the sharing protocol (``Sharing``), preemption (verification/model/preemption),
 having claims bound (verification/model/volumes.py), or allocating ResourceClaims (verification/model/claims). States
 are kept by their representative, each with its parent.
-
-What must hold of sharing in every state, and at rest, shares no code with the product. Safety is judged by what
-containers really use: pods that were bound and have not ended, and containers that outlive their vanished pods.
 """
 
 from __future__ import annotations
@@ -260,7 +257,11 @@ class Model:
 
 
 class Sharing:
-    """The sharing protocol in one configuration, by one set of rules."""
+    """The sharing protocol in one configuration, by one set of rules.
+
+    What must hold in every state, and at rest, shares no code with the product. Safety is judged by what containers
+    really use: pods that were bound and have not ended, and containers that outlive their vanished pods.
+    """
 
     def __init__(self, config: Config, rules: Rules = BUILT) -> None:
         self.rests = config.rests

@@ -1,13 +1,4 @@
-"""What is not ours: kubelets and device plugin, the reservation process, users, and writes that land late.
-
-How kubelet takes up a reservation: admission with a device, then its process, or neither.
-
-Without a node agent nobody sees the moment between the two, and both are one step.
-
-The node agent: tells which device kubelet gave to a reservation, before its process runs (protocol.md, Told early).
-
-It asks kubelet by name. Until kubelet has heard that a predecessor was deleted by force, the name means that one.
-"""
+"""What is around schedulers and binders: kubelets, device plugin, agents, reservations, users, and late writes."""
 
 from __future__ import annotations
 
@@ -43,7 +34,10 @@ def taken(world: World) -> set[int]:
 
 
 class Starting:
-    """Kubelet and reservations that are Pending."""
+    """How kubelet takes up a reservation that is Pending: admission with a device, then its process, or neither.
+
+    Without a node agent nobody sees the moment between the two, and both are one step.
+    """
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -92,7 +86,11 @@ def _choices(world: World, devices: int) -> list[int]:
 
 
 class Reporter:
-    """The agent of the node, if it has one."""
+    """The agent of the node, if it has one: tells which device kubelet gave to a reservation, before its process runs.
+
+    It asks kubelet by name (protocol.md, Told early). Until kubelet has heard that a predecessor was deleted by force,
+    the name means that one.
+    """
 
     def __init__(self, config: Config, rules: Rules) -> None:
         self._config = config

@@ -4,12 +4,6 @@ What a scheduler does with a decision is the step function's for direct attempts
 scheduler/commit/bind_requests.py for others (a BindRequest, made room for by taking back another one). A decision and
 its first write are one step: what happens between them might as well happen before the decision or after the write. A
 scheduler works on one direct attempt at a time, and hands over others meanwhile.
-
-A gang's plan is on the PodGroup, then come all books, then all bindings (scheduler/commit/gangs.py). The plan is
-written at exactly the version that was decided on. A gang whose members are all direct is the step function's; any
-other one is handed to the binder whole. A plan whose unbound members nobody is seen to work on is taken back: its
-members are fenced one by one, then it goes. Two leaders do not see each other's direct attempts, so each may take back
-what the other is at.
 """
 
 from __future__ import annotations
@@ -195,7 +189,14 @@ Plan = tuple[int, Placements]
 
 
 class Ganging:
-    """The schedulers' work on the one gang of a world."""
+    """The schedulers' work on the one gang of a world.
+
+    A gang's plan is on the PodGroup, then come all books, then all bindings (scheduler/commit/gangs.py). The plan is
+    written at exactly the version that was decided on. A gang whose members are all direct is the step function's; any
+    other one is handed to the binder whole. A plan whose unbound members nobody is seen to work on is taken back: its
+    members are fenced one by one, then it goes. Two leaders do not see each other's direct attempts, so each may take
+    back what the other is at.
+    """
 
     def __init__(self, config: Config, rules: Rules, scheduling: Scheduling) -> None:
         self._config = config

@@ -1,8 +1,6 @@
 """Random clusters in which groups wait, as scripts: each can be run again, with one thing different.
 
 Some evict pods for others, some have a Topology whose zones gangs require, some have devices that ResourceClaims name.
-
-What an edit means is done here to API objects, as a user would; nothing of it comes from the code that suggests it.
 """
 
 from __future__ import annotations
@@ -313,6 +311,8 @@ async def carry_out(world: World, of: Script, name: str, edit: Edit, *, is_at_on
     """Do to the cluster what an edit says, for the group of this name. ``is_at_once``: else nodes come one by one.
 
     The script has the pods as they are then.
+
+    It is done to API objects, as a user would; nothing of it comes from the code that suggests it.
     """
     match edit:
         case Asking() | Without() | Tolerating():

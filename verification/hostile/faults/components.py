@@ -1,15 +1,4 @@
-"""Wall clocks that jump. The machine's monotonic clock goes on as ever: deadlines and leases are counted on that.
-
-Admission that is away, slow, or asked twice about one pod.
-
-Under all of these everything is promised: a pod that could not be asked about is not there, and its maker gets the
-error; a change of a pod that was not let through is made again. Queues and PodGroups are stored unchecked meanwhile. A
-user without GPU pods is never kept waiting (BYSTANDER).
-
-Node agents that are away, or slow to tell what kubelet has answered. On a node without an agent nothing happens.
-
-API servers that forget between two pages of a list, or lag behind the others.
-"""
+"""What befalls components beside crashes: wall clocks that jump; admission, agents and API servers that fail or lag."""
 
 from __future__ import annotations
 
@@ -28,7 +17,12 @@ _OURS = ("mutate.moorage.dev", "validate.moorage.dev", "queues.moorage.dev", "po
 
 
 class _Reviews(Timed, frozen=True, kw_only=True):
-    """Of a thousand questions to our webhooks ``per_mille`` are struck."""
+    """Admission that is away, slow, or asked twice: of a thousand questions to our webhooks ``per_mille`` are struck.
+
+    Everything is promised: a pod that could not be asked about does not exist, and its maker gets the error; a change
+    of a pod that was not let through is made again. Queues and PodGroups are stored unchecked meanwhile. A user without
+    GPU pods is never kept waiting (BYSTANDER).
+    """
 
     per_mille: int = 1000
     seed: int = 0
@@ -76,7 +70,10 @@ class AdmissionTwice(_Reviews, frozen=True, kw_only=True, tag="admission-twice")
 
 
 class _OnAgent(Timed, frozen=True, kw_only=True):
-    """A fault of the agent of ``node``. Everything is promised: nothing rests on an agent."""
+    """A fault of the agent of ``node``; on a node without an agent nothing happens.
+
+    Everything is promised: nothing rests on an agent.
+    """
 
     node: str
 

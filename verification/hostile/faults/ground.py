@@ -1,7 +1,4 @@
-"""What faults strike: the parts of a simulated cluster as a fault sees them, and rules that are taken back again.
-
-What all faults have in common.
-"""
+"""What faults strike: the parts of a simulated cluster as a fault sees them, and what all faults have in common."""
 
 from __future__ import annotations
 

@@ -1,16 +1,7 @@
-"""Machines that die, reboot, are cut off, closed or emptied; kubelets that refuse; device plugins that go or lag.
+"""Machines that die, reboot, are cut off, closed, emptied or replaced; kubelets that refuse or forget; device plugins.
 
-What is promised stands with each kind. Where a node lost its power its containers are gone, so nothing physical can be
-shared wrongly, however late the API server hears of it.
-
-What Kubernetes itself does about a node that is not heard of, which the in-memory API server leaves out.
-
-The node life-cycle controller writes that it is not ready, then evicts, but not who tolerates that for ever; a cloud's
-controller deletes a node whose machine is gone; the pod garbage collector deletes by force pods that are bound to no
-node (k8s.io documentation, "Nodes", "Pod Lifecycle" and "Taints and Tolerations"). Times are the controllers' defaults,
-but for the cloud's, which has none.
-
-Machines that are replaced under their name, and kubelets that forget which devices their containers have.
+What is promised is in the docstring of each kind. Where a node lost its power its containers are gone, so nothing
+physical can be shared wrongly, however late the API server hears of it.
 """
 
 from __future__ import annotations
@@ -47,7 +38,14 @@ _NO_EXECUTE: Final = "NoExecute"
 
 
 class LifeCycle:
-    """The controllers' part for one node: ``neglected`` while it is not heard of, ``returned`` when it is back."""
+    """What Kubernetes itself does about a node that is not heard of, which the in-memory API server leaves out.
+
+    The node life-cycle controller writes that it is not ready, then evicts, but not pods that tolerate that for ever; a
+    cloud's controller deletes a node whose machine is gone; the pod garbage collector deletes by force pods that are
+    bound to no node (k8s.io documentation, "Nodes", "Pod Lifecycle" and "Taints and Tolerations"). Times are the
+    controllers' defaults, but for the cloud's, which has none. ``neglected`` while it is not heard of, ``returned``
+    when it is back.
+    """
 
     def __init__(self, ground: Ground, kubelet: Kubelet) -> None:
         self._ground = ground

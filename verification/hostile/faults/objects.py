@@ -1,12 +1,4 @@
-"""Objects that somebody deletes under us: namespaces and leases.
-
-etcd is restored from a snapshot: the API server is what it was some time ago, and the machines are not.
-
-What was created since the snapshot is gone, what was deleted is there again, what was bound is not. Kubelets end what
-the API server does not know any more, and run what it has again, each in its own time. Until they have, a device may be
-used by a pod that nobody knows of, so what is said of devices and bindings (``UNDONE``) is not judged meanwhile: no
-scheduler could know. What is promised afterwards is in docs/safety.md.
-"""
+"""Objects that somebody deletes or takes back under us: namespaces, leases, and all of etcd by a restored snapshot."""
 
 from __future__ import annotations
 
@@ -110,7 +102,14 @@ _RESTORE_LOOK_S: Final = 0.25
 
 
 class _Restored(Timed, frozen=True, kw_only=True):
-    """The snapshot is taken at ``at_s`` and restored ``undone_s`` later, with versions that go on (--bump-revision)."""
+    """etcd is restored from a snapshot: the API server is what it was some time ago, and the machines are not.
+
+    Kubelets end what the API server does not know any more, and run what it has again, each in its own time. Until they
+    have, a device may be used by a pod that nobody knows of, so devices and bindings (``UNDONE``) are not judged
+    meanwhile: no scheduler could know. What is promised afterwards is in docs/safety.md.
+
+    The snapshot is taken at ``at_s`` and restored ``undone_s`` later, with versions that go on (--bump-revision).
+    """
 
     undone_s: float
 

@@ -1,10 +1,6 @@
-"""What befalls room while it is made: its record, who it is made for, whose queue, and whom two budgets select.
+"""What befalls preemption: evictions, pods that stay, the record, nominated pods, their queue, pods under two budgets.
 
 Everything is promised under these. They are drawn only where room is made.
-
-Evictions that are refused, fail or take long, and pods that stay when they are evicted.
-
-Everything is promised under these. They strike evictions alone, so they are drawn only where room is made.
 """
 
 from __future__ import annotations

@@ -1,14 +1,8 @@
-"""Whether a suggested change helps, on a cluster that is made from nothing of the stored objects.
+"""Whether a suggested change helps, or did a short time ago, on a cluster made from nothing but the stored objects.
 
 It is the slow way: no cache, no watch, nothing that the scheduler remembers. The group is tried alone and without a
 bound on the try. Claims, budgets, back-offs, and nodes and room that are kept for others are not known here: what would
 keep the group waiting is left out, so what is found false is false.
-
-The suggested changes that a pod's condition shows, read from its text as a user reads it.
-
-The objects that a decision reads, as the API server stores them now, and what they were before each change.
-
-Whether a change that helps no more did so a short time ago: the cluster is taken back change by change.
 """
 
 from __future__ import annotations
@@ -149,7 +143,10 @@ _decoder: Final = msgspec.json.Decoder(_Named)
 
 @dataclass(slots=True)
 class History:
-    """``kept_s``: changes that are older are forgotten."""
+    """The objects that a decision reads, as the API server stores them now, and what they were before each change.
+
+    ``kept_s``: changes that are older are forgotten.
+    """
 
     kept_s: float
     objects: dict[Key, bytes] = field(default_factory=dict)
@@ -299,9 +296,10 @@ def _without_version(read: Any) -> Any:
 
 @dataclass(slots=True)
 class Past:
-    """``reference``: the cluster as it is now, which is taken back. ``changes``: all, the oldest first.
+    """Whether a change that helps no more did so a short time ago: the cluster is taken back change by change.
 
-    ``wall_s``: the wall clock's second at a time of the event loop.
+    ``reference``: the cluster as it is now. ``changes``: all, the oldest first. ``wall_s``: the wall clock's second at
+    a time of the event loop.
     """
 
     reference: Reference

@@ -1,6 +1,6 @@
-"""Allocating and reserving claims as a system to explore (verification/model/explorer.py), and the configurations.
+"""Allocating and reserving claims as a system to explore (verification/model/explorer.py), and who acts beside it.
 
-Who else acts: the claim controller, another scheduler, users, and what ends processes.
+Those are the claim controller, another scheduler, users, and what ends processes.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Preemption as a system to explore (verification/model/explorer.py): its steps, what must hold, and where it ends.
-
-One representative for states that differ in the numbers of nominations only.
-
-What is not ours: kubelets, users, schedulers of others, crashes, and requests that land late.
-"""
+"""Preemption as a system to explore (verification/model/explorer.py): its steps, what must hold, and where it ends."""
 
 from __future__ import annotations
 
@@ -35,7 +30,10 @@ from verification.model.preemption.state import (
 
 
 def named_anew(world: World, rules: Rules) -> World:
-    """Nominations numbered in the order of the record, then of leaders and late requests; late ones that can land."""
+    """One representative for states that differ in the numbers of nominations only.
+
+    They are numbered in the order of the record, then of leaders and late requests; late ones that can land.
+    """
     late = tuple(one for one in world.late if _may_land(world, one, rules))
     ids: dict[int, int] = {}
 
@@ -73,7 +71,7 @@ def _may_land(world: World, late: Late, rules: Rules) -> bool:
 
 
 class Surroundings:
-    """The rest of the world."""
+    """What is not ours: kubelets, users, schedulers of others, crashes, and requests that land late."""
 
     def __init__(self, config: Config, recording: Recording, evicting: Evicting) -> None:
         self._config = config

@@ -2,11 +2,7 @@
 
 A state is nested tuples of small integers. Pods have slots (their names), nodes have numbers, and every pod takes one
 place of its node. Of resourceVersions only matters whether they are the record's newest: ``is_newest``, false for good
-once somebody else has written.
-
-``Rules()`` is what docs/design/preemption.md says; a test that wants to know what a rule is for explores with one of
-them replaced. A configuration says how much of everything there is, and what may go wrong: small ones in every run of
-the tests, larger ones on demand.
+once somebody else has written. Small configurations are explored in every run of the tests, larger ones on demand.
 """
 
 from __future__ import annotations
@@ -297,7 +293,10 @@ PREEMPTION_LARGE: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Each a line of docs/design/preemption.md, "Orders that must hold"."""
+    """Each a line of docs/design/preemption.md, "Orders that must hold".
+
+    A test that wants to know what a rule is for explores with one of them replaced.
+    """
 
     #: A victim is asked only once the record has the nomination.
     record_first: bool = True
