@@ -2,9 +2,6 @@
 
 CRDs, rights, policies and webhook configurations each have one source (docs/design/installing.md); the chart holds
 copies, since Helm renders nothing that lies outside of it. Templates are written by hand and not touched.
-
-The Grafana dashboard comes from a table of panels. Queries name metrics by their declarations, so a metric that is
-removed takes its panels with it.
 """
 
 from __future__ import annotations
@@ -170,7 +167,10 @@ PANELS: Final = (
 
 
 def dashboard() -> str:
-    """Return the dashboard as Grafana imports it; its Prometheus is chosen there."""
+    """Return the dashboard as Grafana imports it; its Prometheus is chosen there.
+
+    Queries name metrics by their declarations, so a metric that is removed takes its panels with it.
+    """
     made = {
         "title": "Moorage",
         "uid": "moorage",

@@ -1,8 +1,6 @@
 """Pages of docs/reference that are made from the code: ``python -m tools.referencedoc write``, and ``check``.
 
-What stands above the line that says so is written by hand; what stands below is made from the code.
-
-Constants of a module with the ``#:`` comments above them, for tables of the documentation.
+What is above the line that says so is written by hand; what is below is made from the code.
 """
 
 from __future__ import annotations
@@ -45,7 +43,7 @@ class Constant(NamedTuple):
 
 
 def constants(path: str) -> Iterator[Constant]:
-    """Read a file, by its path from the root of the repository."""
+    """Read the constants of a file, by its path from the root, with the ``#:`` comments above them."""
     section, comment = "", []
     for line in (_ROOT / path).read_text(encoding="utf-8").splitlines():
         if found := _SECTION.match(line):

@@ -1,12 +1,6 @@
-"""The agent of a node as a process of this machine, with a token that is bound to a pod on that node.
+"""The agent of a node as a process of this machine, and the pod on that node that lends it its identity.
 
-``with NodeAgent(plane, "node-a", socket=..., machine=...) as agent:`` is ready when it has read its node. The API
-server must have Moorage's namespaces, rights and kinds, and the Node.
-
-A pod of the node's agent that only lends its identity to a process outside it.
-
-``with AgentPod(plane, "node-a") as pod: pod.token()``. The API server must have Moorage's namespaces and rights, and
-the Node. A token of a pod is valid while the pod is there.
+The API server must have Moorage's namespaces, rights and kinds, and the Node.
 """
 
 from __future__ import annotations
@@ -38,7 +32,10 @@ _ACCOUNT = names.NODE_AGENT_SERVICE_ACCOUNT
 
 
 class AgentPod:
-    """The pod ``agent-<node>`` on ``node``, from the first token to the end of the ``with`` block."""
+    """The pod ``agent-<node>`` on ``node``: ``with AgentPod(plane, "node-a") as pod: pod.token()``.
+
+    It exists from the first token to the end of the ``with`` block; its tokens are valid while it does.
+    """
 
     def __init__(self, plane: ControlPlane, node: str) -> None:
         self._plane = plane
@@ -79,7 +76,10 @@ _READY_WITHIN_S = 60.0
 
 
 class NodeAgent:
-    """``socket``: of kubelet's pod-resources API. ``machine``: the NVML stub's file of GPUs. ``further``: options."""
+    """``with NodeAgent(plane, "node-a", socket=..., machine=...) as agent:`` is ready when it has read its node.
+
+    ``socket``: of kubelet's pod-resources API. ``machine``: the NVML stub's file of GPUs. ``further``: options.
+    """
 
     def __init__(
         self,

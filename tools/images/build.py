@@ -3,12 +3,6 @@
 Layers and archives are made once for what they are made of, and kept in our cache (tools/controlplane.py); from equal
 inputs they are equal to the last byte. Inputs: the recipe, these modules, Debian's packages (by hash), the pins of
 requirements/, our sources, and the Containerfile, which says how the image is run.
-
-Debian's packages as files: which ones, by content, and fetched once.
-
-apt checks what an index says against Debian's keys, and we check each file against the index, so a package is what
-Debian says it is. Which versions there are changes with Debian's updates: what was found last is used again until it is
-``renew``-ed (``make images`` does that; tests don't, and so need no index).
 """
 
 from __future__ import annotations
@@ -72,7 +66,11 @@ def resolve(wanted: Sequence[str], store: Path, *, renew: bool = False) -> list[
 
 
 def remember(found: Sequence[Package], wanted: Sequence[str], store: Path) -> None:
-    """Keep what was found; who looks sees all of it, or what was there before."""
+    """Keep what was found; who looks sees all of it, or what was there before.
+
+    Which versions there are changes with Debian's updates: what was found last is used again until it is ``renew``-ed
+    (``make images`` does that; tests don't, and so need no index).
+    """
     with tempfile.NamedTemporaryFile("w", dir=store, delete=False) as scratch:
         json.dump([asdict(package) for package in found], scratch, indent=1)
     Path(scratch.name).replace(_known(wanted, store))
@@ -84,7 +82,11 @@ def _known(wanted: Sequence[str], store: Path) -> Path:
 
 
 def fetch(packages: Sequence[Package], store: Path) -> list[Path]:
-    """Return the packages' files, in their order, from the store or from Debian. Raises Unavailable."""
+    """Return the packages' files, in their order, from the store or from Debian. Raises Unavailable.
+
+    apt checks what an index says against Debian's keys, and each file is checked against the index, so a package is
+    what Debian says it is.
+    """
     absent = [package for package in packages if not _place(store, package).exists()]
     if absent:
         with tempfile.TemporaryDirectory(dir=store, prefix=".debian-") as folder:

@@ -2,10 +2,6 @@
 
 What is different on purpose is a row of ``docs/reference/differences.md`` and a test in
 ``tests/oracle/test_on_purpose.py``.
-
-A long comparison is made in parts: each finished part is a line of a file, so a run that was stopped goes on where it
-was. A part counts only for the code that it was compared with (``code``): Moorage's, the generator's and the oracle's.
-Lines of other code, another seed or another size are ignored, and a line that was cut off is compared again.
 """
 
 from __future__ import annotations
@@ -337,6 +333,10 @@ def run_parts(
     """Compare the parts that ``path`` does not have, and add up all; stop after ``most`` differences.
 
     ``compare`` says what it found, and its CPU seconds. Returns the sums, and how many snapshots were known before.
+
+    Each finished part is a line of ``path``, so a run that was stopped goes on where it was. A part counts only for the
+    code that it was compared with (``code``). Lines of other code, another seed or another size are ignored, and a line
+    that was cut off is compared again.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     known = {(part.first, part.count): part for part in _read(path) if part.code == of_code}

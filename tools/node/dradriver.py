@@ -1,16 +1,9 @@
 """A driver of ResourceClaims for emulated GPUs, over kubelet's real API (DRA v1).
 
-``python -m tools.node.dradriver GPUS --node NAME --kubeconfig FILE``
-It publishes the node's claimable devices (tools/node/gpus.py) as a ResourceSlice, registers with each kubelet, and
-prepares claims: a CDI file for each gives its devices a variable ``CLAIMED_GPU_N`` and a file in gpus.CLAIMED. These
-files are also its notes, so it goes on where its last life has ended; a device that another claim has is refused.
-Where the folder has a file ``sharable``, several claims may have a device at once.
-A number in the file ``refusals`` of the folder is how many times it refuses to prepare.
-
-The messages between kubelet and a driver of ResourceClaims (DRA v1), and those by which it registers.
-
-Only a driver's side: what kubelet sends is read, what it gets is written. Sources: k8s.io/kubelet/pkg/apis/dra/v1 and
-pluginregistration/v1; field numbers as there. Reading raises wire.protobuf.Malformed.
+``python -m tools.node.dradriver GPUS --node NAME --kubeconfig FILE`` publishes the node's claimable devices
+(tools/node/gpus.py) as a ResourceSlice, registers with each kubelet, and prepares claims. Messages are a driver's side
+only, with the field numbers of k8s.io/kubelet/pkg/apis/dra/v1 and pluginregistration/v1. Reading raises
+wire.protobuf.Malformed.
 """
 
 from __future__ import annotations
@@ -119,7 +112,13 @@ _WORKERS: Final = 4
 
 
 class Driver:
-    """What kubelet calls. ``machine``: the folder of GPUs; ``folder``: that of CDI files; ``read``: GET of a path."""
+    """What kubelet calls. ``machine``: the folder of GPUs; ``folder``: that of CDI files; ``read``: GET of a path.
+
+    A CDI file for each claim gives its devices a variable ``CLAIMED_GPU_N`` and a file in gpus.CLAIMED. These files are
+    also its notes, so it goes on where its last life has ended; a device that another claim has is refused. Where the
+    folder has a file ``sharable``, several claims may have a device at once. A number in the file ``refusals`` of the
+    folder is how many times it refuses to prepare.
+    """
 
     def __init__(self, machine: Path, folder: Path, read: Callable[[str], dict[str, Any]]) -> None:
         self._machine = machine
