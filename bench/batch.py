@@ -1,11 +1,6 @@
 """Batch scheduling on a real API server: queues that fill a cluster, a gang that can't run, a team that takes its own.
 
 The cases are those that KAI publishes figures for (500 simulated nodes, larger machines); the table says so.
-
-GPUs taken back call by call, without a scheduler: what the API server, etcd and the processors allow at best.
-
-The same writes as a scheduler's, for each GPU one pod created, one evicted, one bound, and an event. Nothing is decided
-and nobody watches. What a scheduler takes beyond that is its own; what this takes, none can do without.
 """
 
 from __future__ import annotations
@@ -42,7 +37,12 @@ def spent_ms(before: Mapping[str, float], gpus: int) -> dict[str, float]:
 
 
 async def writes_alone(plane: ControlPlane, nodes: int) -> dict[str, Any]:
-    """Fill a cluster, and put another pod in the place of each; from the first creation to the last binding."""
+    """GPUs taken back call by call, without a scheduler: what the API server, etcd and the processors allow at best.
+
+    Fills a cluster, and puts another pod in the place of each; measured from the first creation to the last binding.
+    The same writes as a scheduler's: for each GPU one pod created, one evicted, one bound, and an event. Nothing is
+    decided and nobody watches. What a scheduler takes beyond that is its own; what this takes, none can do without.
+    """
     async with bench_cluster.stage(plane, nodes=nodes) as scene:
         places = [f"node-{node:04}" for node in range(nodes) for _ in range(CARDS)]
         gone = [objects.whole(f"r{at:05}", scheduler=_NOBODY, node=node) for at, node in enumerate(places)]

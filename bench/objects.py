@@ -1,7 +1,4 @@
-"""Nodes and pods of the benches, as plain data.
-
-A pod of each way to ask for GPUs, in its usual form and in the widest that a dialect has: as large as real ones.
-"""
+"""Nodes and pods of the benches as plain data: of each way to request GPUs the usual pod, and a dialect's widest."""
 
 from __future__ import annotations
 

@@ -5,23 +5,14 @@ Full nodes of 8 GPUs, 20 queues without quotas, and one with a tenth of the clus
 nodes and pods of 1, 2 and 4 GPUs, a fifth of which can't be; ``shares``: two tenants on each GPU.
 
 - ``reclaim``: a gang of pods of 8 GPUs for a twentieth of the nodes; ``hopeless``: the same where too few nodes can be
-  had whole.
-- ``one``: a pod of one GPU; ``part``: one of half a GPU; ``parts``: a gang of them.
-
-``ms``: median of six searches. ``units_ms``: what it takes to read all units, once in the life of a scheduler and
-whenever a Queue comes, goes or moves.
-
+  had whole. ``one``: a pod of one GPU; ``part``: one of half a GPU; ``parts``: a gang of them. ``ms``: median of six
+  searches. ``units_ms``: what it takes to read all units, once in the life of a scheduler and whenever a Queue comes,
+  goes or moves.
 - ``equal``: 4,000 pods of one GPU whose queue is owed all of them, on 1,000 such nodes: CPU of all decisions until each
   has its nomination, what goes on beside searches included; ``longest_ms`` of one, ``median_ms`` of them.
-- ``taken``: as many such pods as there are GPUs, until each has its place.
+- ``taken``: a team takes back a whole cluster, pod by pod, until each pod has its place.
 - ``units``: what the table of units takes at 90,000 pods alone.
 - ``loss``: what victims cost beside the cheapest set, on random clusters of up to 8 units (`bench/preemption_loss.py`).
-
-What it costs decisions when a team takes back a whole cluster, pod by pod: part of ``python -m bench.preemption``.
-
-A node has 8 GPUs, each with a pod of other teams, of which a twentieth can't be preempted; as many pods of one GPU wait
-whose queue is owed all of them. Every 20 ms of virtual time six victims go, as evictions have a rate, and what is
-decided is carried out at once. So hundreds of decisions are made while nominations stand.
 """
 
 from __future__ import annotations
@@ -115,7 +106,13 @@ class _Taking:
 
 
 def taken(nodes: int, filled: Callable[[int], Cluster], queue: str, wall_s: int) -> dict[str, object]:
-    """Measure one size. ``filled``: makes the full cluster, in which ``queue`` is owed all GPUs."""
+    """Measure what it costs decisions when a team takes back a whole cluster of one size, pod by pod.
+
+    A node has 8 GPUs, each with a pod of other teams, of which a twentieth can't be preempted; as many pods of one GPU
+    wait whose queue is owed all of them. Every 20 ms of virtual time six victims go, as evictions have a rate, and what
+    is decided is carried out at once. So hundreds of decisions are made while nominations are on record. ``filled``:
+    makes the full cluster, in which ``queue`` is owed all GPUs.
+    """
     cluster, waiting = filled(nodes), [_waiting(number, queue) for number in range(nodes * 8)]
     for each in waiting:
         cluster.upsert_pod(each)

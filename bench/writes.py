@@ -1,9 +1,7 @@
-"""Writes per pod by service account, from the API server's audit log.
+"""Writes per pod by service account, counted from the API server's audit log, of which a line is one request.
 
-Three waves of pods, each counted when nothing is written any more: whole GPUs, shares on GPUs that nobody uses yet,
-and one further share on each of those. Bars (docs/design/protocol.md): 2, 6 and 3.
-
-Writes counted from the API server's audit log: who wrote what how often. A line of the log is one request.
+Three waves of pods, each counted when nothing is written any more: whole GPUs, shares on GPUs that nobody uses yet, and
+one further share on each of those. Bars (docs/design/protocol.md): 2, 6 and 3.
 """
 
 from __future__ import annotations
