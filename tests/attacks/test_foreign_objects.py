@@ -284,6 +284,9 @@ async def test_nobody_but_us_keeps_a_bind_request(
 
 async def test_a_bind_request_that_a_foreground_deletion_keeps_holds_nothing(crowd: Crowd, scheduler: Identity) -> None:
     """A dependent that stays keeps it, so no right to write finalizers is needed."""
+    # It would join an idle device, for which no BindRequest is made.
+    await crowd.runs(await crowd.tenant.create(share("beside", "0.5")))
+    await eventually(lambda: _only_one(crowd), "idle reservations to go", within_s=PATIENCE_S)
     gated = share("fore", "0.9")
     gated["spec"]["schedulingGates"] = [{"name": "example.com/wait"}]
     created = await crowd.tenant.create(gated)
@@ -293,6 +296,15 @@ async def test_a_bind_request_that_a_foreground_deletion_keeps_holds_nothing(cro
     stays = {"metadata": {"name": "stays", "finalizers": ["example.com/kept"], "ownerReferences": [owner]}}
     core, namespace = crowd.tenant.core, crowd.tenant.namespace
     await core.create_namespaced_config_map(namespace, stays)
+    # Garbage collection has heard of the dependent once it has deleted one that came later, whose owner is not there.
+    orphan = {"metadata": {"name": "orphan", "ownerReferences": [{**owner, "uid": "of-nobody"}]}}
+    await core.create_namespaced_config_map(namespace, orphan)
+
+    async def has_heard() -> bool | None:
+        listed = await core.list_namespaced_config_map(namespace)
+        return "orphan" not in {each.metadata.name for each in listed.items} or None
+
+    await eventually(has_heard, "the orphan to go", within_s=PATIENCE_S)
     place = (names.SCHEDULING_GROUP, "v1alpha2", namespace, "bindrequests", "fore")
     await crowd.tenant.custom.delete_namespaced_custom_object(*place, propagation_policy="Foreground")
     await crowd.tenant.patch("fore", {"spec": {"schedulingGates": []}})
