@@ -126,7 +126,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     gpu_resources: tuple[str, ...] = ()
     #: Containers with a share request the extended resource by which a ResourceClaim may give it.
     shares_by_claims: bool = False
-    #: ``moorage podgrouper`` makes the PodGroups of workloads: new pods are told theirs.
+    #: ``moorage podgrouper`` makes the PodGroups of workloads: admission names a new pod's on it.
     workloads_are_grouped: bool = False
     #: What a pod of ours may have at most, looked at before it is read.
     bounds: Bounds = Bounds()

@@ -163,7 +163,7 @@ class Cleaner:
         return 1 if self._stayed or came_back else 0
 
     async def _clean_node(self, name: str, *, is_meant: bool) -> None:
-        """Judge what is there now, and remove what can be in one write that holds for that only."""
+        """Judge a node as it is now, and remove what can be removed in one write that names its version."""
         node = await self._reader.get(f"{_NODES}/{name}")
         if node is None:
             return  # it went meanwhile

@@ -64,7 +64,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 _COLUMNS: Final = ("GPU", "UUID", "MEMORY", "FREE", "SHARE", "PID", "COMMAND", "SINCE")
-#: The year 3000. Anybody who may write a book may write any time into it.
+#: The year 3000. Any user who may write a book may write any time into it.
 _LATEST_S: Final = 32_503_680_000
 
 

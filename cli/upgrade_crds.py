@@ -146,7 +146,7 @@ CRDS: Final = Resource(
 
 
 class Outcome(enum.Enum):
-    """What became of one. The value is what people are told."""
+    """The outcome for one definition; the value is its text for users."""
 
     AS_WANTED = "is as this version wants it"
     UPGRADED = "brought to this version"

@@ -81,7 +81,7 @@ _MODE: Final = 0o644
 class Folder:
     """Books by UUID, one file a GPU, and a file for each command, which one of its processes has open and locked.
 
-    A book is written by rename while ``queue`` is locked. Everybody who may write there may take part, so files of
+    A book is written by rename while ``queue`` is locked. Any user with write access may take part, so files of
     others are read with care: no links, no pipes, and no more bytes than a book may have.
     """
 

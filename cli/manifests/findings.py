@@ -153,7 +153,7 @@ ADVICE: Final[Mapping[str, str]] = {
 _MOST_NAMED: Final = 8
 _OTHERWISE: Final = "take it out, or leave the pod to another scheduler"
 _GROUP: Final = f"create a PodGroup with minMember and name it in annotation {names.POD_GROUP_NAME}"
-#: Dialects in which nothing but the scheduler's name says who reads the words: without it a pod runs without its share.
+#: Dialects that Moorage reads only in pods that name it as their scheduler: without that a pod runs without its share.
 _OWN: Final = frozenset({KAI, nvfractions.NAME})
 _ELSEWHERE: Final = frozenset({"", *ORIGINS})
 

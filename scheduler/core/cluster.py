@@ -112,10 +112,10 @@ class Cluster:
         self._nodes: dict[str, NodeRecord] = {}
         self._pods = Pods()
         self._pod_groups: dict[Key, PodGroupRecord] = {}
+        #: The priorities of pods in PodGroups.
+        self.priorities = GroupPriorities(self._pod_groups, self._priority_changed)
         #: Pods that other schedulers decide on; nodes that came from them a moment ago, and at which generation.
         self._elsewhere = Elsewhere(settings.pool, self._pod_groups)
-        #: The priorities of their pods.
-        self.priorities = GroupPriorities(self._pod_groups, self._priority_changed)
         self.joining: dict[str, int] = {}
         #: What is under way: the shell notes it here.
         self.commits = Commits(self._pods, settings=settings, changed=self._changed, touched=self._way_changed)
