@@ -23,7 +23,7 @@ from kube.watch.signal import Signal
 from scheduler.core.model.plan import GiveUp, Nominate
 from scheduler.core.model.preemption import Ended, Nomination, Victim
 from scheduler.core.preemption.eviction_history import Takes
-from scheduler.core.preemption.nomination_record import MOST_BYTES, Record, evictions, without
+from scheduler.core.preemption.nomination_record import MOST_BYTES, Record, evictions, pods_of, without
 from scheduler.core.preemption.record_shares import added
 from scheduler.core.report.state import QueueState
 from scheduler.preemption.evictor import Evictions, Evictor, Wanted
@@ -391,29 +391,36 @@ class Preemption:
     def _now_s(self) -> int:
         return self._clock.now_ns() // SECOND_NS
 
-    def _base(self) -> Record:
-        """The record without what is over. That stays while an eviction for it is on its way."""
-        over = [
-            nomination.id
+    def _leaving(self) -> list[Nomination]:
+        """What is over and stays on record, as an eviction for it is on its way."""
+        return [
+            nomination
             for nomination in self._record.record.nominations
-            if nomination.id not in self._kept and not self._victims.has_on_its_way(nomination)
+            if nomination.id not in self._kept and self._victims.has_on_its_way(nomination)
         ]
-        return without(self._record.record, over)
 
-    def _ready(self) -> dict[str, Nomination]:
-        """What may be written: no eviction is on its way of a pod that is no victim any more."""
+    def _ready(self, leaving: Iterable[Nomination]) -> dict[str, Nomination]:
+        """What may be written: no eviction is on its way of a pod that is no victim any more.
+
+        A pod that one of those ``leaving`` names is in no other nomination until that one has left the record.
+        """
+        named = {uid for nomination in leaving for uid in pods_of(nomination)}
         return {
             nomination_id: nomination
             for nomination_id, nomination in self._fresh.items()
-            if not (known := self._kept.get(nomination_id))
-            or not self._victims.has_on_its_way(known, nomination.victims)
+            if named.isdisjoint(pods_of(nomination))
+            and not (
+                (known := self._kept.get(nomination_id)) and self._victims.has_on_its_way(known, nomination.victims)
+            )
         }
 
     async def _write(self) -> None:
         """One write for all that was decided and for all that is over."""
-        fresh = self._ready()
+        leaving = self._leaving()
+        fresh = self._ready(leaving)
+        stay = self._kept.keys() | {nomination.id for nomination in leaving}
         record, hour = added(
-            self._base(),
+            without(self._record.record, self._record.ids - stay),
             self._takes.hour(),
             [*fresh.values()],
             now_s=self._now_s(),

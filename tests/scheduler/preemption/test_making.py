@@ -28,6 +28,7 @@ from tests.scheduler.preemption.preemption_stage import (
 )
 from tests.simulator.apiserver.calls import send
 from wire import names
+from wire.core import Binding, ObjectMeta, ObjectReference
 
 TAKEN = tuple(f"v{i}" for i in range(8))
 SWEEP_S = 11
@@ -242,6 +243,23 @@ async def test_evictions_on_their_way_are_answered_before_the_end_of_their_nomin
         await anyio.sleep(3)
         assert at.evictions() == ["v0"]  # the stage looks whether it stood on the record then
         assert (at.record.nominations, process.nominations, process.counted.in_vain) == ((), [], 1)
+
+
+async def test_a_pod_of_a_nomination_that_is_leaving_the_record_is_in_no_other_one_until_that_has_left() -> None:
+    async with making("h", "i") as (at, process):
+        at.server.faults.on_request.append(lambda call: Fault(delay_s=5.0) if call.subresource == "eviction" else None)
+        first = at.nomination("h-0", "h", "v0")
+        process.decide(first)
+        await anyio.sleep(1)
+        target = ObjectReference(api_version="v1", kind="Node", name=NODE)
+        await at.api.bind(NS, "h", Binding(metadata=ObjectMeta(name="h"), target=target))
+        await anyio.sleep(1)
+        process.give_up(first, Ended.BOUND)
+        process.decide(at.nomination("i-0", "i", "h"))
+        await anyio.sleep(2)
+        assert [nomination.id for nomination in at.record.nominations] == ["h-0"]
+        await anyio.sleep(3)
+        assert [nomination.id for nomination in at.record.nominations] == ["i-0"]
 
 
 async def test_an_eviction_of_unknown_outcome_is_on_its_way_until_its_pod_was_read() -> None:
