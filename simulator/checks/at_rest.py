@@ -72,7 +72,13 @@ class NodeReserves:
             self.of.setdefault(reserve.owner, reserve).pods.append(pod)
 
     def kept_from(self, pod: PodFacts) -> Collection[str]:
-        """Nodes that node reserves may keep from a pod: all, where one does not name all of its nodes."""
+        """Nodes that node reserves may keep from a pod: all, where one does not name all of its nodes.
+
+        Also all where several schedulers decide and another one wrote over what the owner said: nobody names its nodes.
+        """
+        kept = _KEPT_FOR.search(pod.verdict.message) if pod.verdict else None
+        if self.several_decide and kept is not None and kept["owner"] not in self.of:
+            return self.nodes
         against = [reserve for reserve in self.of.values() if self._is_against(reserve, pod)]
         if any(not reserve.is_told_whole for reserve in against):
             return self.nodes

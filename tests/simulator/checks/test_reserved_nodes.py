@@ -91,6 +91,24 @@ def test_a_queue_has_one_reserve_of_each_scheduler_that_decides(several_decide: 
     assert story.rests().broken() & {"L1", "L3", "L6"} == broken
 
 
+@pytest.mark.parametrize(
+    ("told", "several_decide", "broken"),
+    [
+        ("1 node(s) are kept for team/large, which has waited", True, set()),
+        ("1 node(s) didn't have enough resources: GPUs.", True, {"L1", "L3"}),
+        ("1 node(s) are kept for team/large, which has waited", False, {"L1", "L3"}),
+    ],
+)
+def test_of_several_schedulers_one_may_write_over_what_the_owner_of_another_says(
+    told: str, several_decide: bool, broken: set[str]
+) -> None:
+    none = "no nodes with enough resources were found:"
+    story = Story(several_decide=several_decide).sees(node(gpus=2), kind=NODES).sees(holding("old"))
+    story.sees(saying(holding("large", 2), f"{none} 1 node(s) didn't have enough resources: GPUs."))
+    story.sees(saying(holding("small"), f"{none} {told} since then."))
+    assert story.rests().broken() & {"L1", "L3", "L6"} == broken
+
+
 def test_an_owner_whose_nodes_are_empty_has_its_place() -> None:
     story = Story().sees(node(gpus=2), kind=NODES).sees(node("node-1", gpus=2), kind=NODES)
     story.sees(holding("old", node="node-1"))
