@@ -262,7 +262,7 @@ class SchedulerOptions(PreferenceOptions, frozen=True, kw_only=True):
     reserved_nodes_percent: Annotated[
         int,
         Setting(
-            help="percent of GPUs to reserve, at least one node; 0: none",
+            help="percent of GPUs to reserve, at least one node of several; 0: none",
             kind=kinds.whole("PERCENT", least=0, most=100),
         ),
     ] = Settings().reserved_nodes_percent

@@ -31,6 +31,7 @@ KEPT_WORDS: Final = {
     Kept.PROTECTED: "were evicted not long ago",
     Kept.BUDGET: "are protected by a PodDisruptionBudget, or the API server refused to evict them",
     Kept.BUSY: "are terminating, start with others of a gang, or are evicted for another group",
+    Kept.RESERVED: "are on nodes that are reserved for a group that has waited longer",
 }
 #: What proves that no evictions help.
 BOUND_WORDS: Final = {
@@ -38,6 +39,7 @@ BOUND_WORDS: Final = {
     Bound.NODES: "not even all preemptible pods of the cluster would leave enough",
     Bound.CANDIDATES: "not even all pods that it may take from would leave enough",
     Bound.DELAY: "its own preemptionDelay is not over",
+    Bound.NEVER: "its preemptionPolicy is Never",
     Bound.CLAIMS: "one of its claims could not be bound",
     Bound.GIVEN_UP: "pods of its namespace ended again and again soon after others were evicted for them",
 }
@@ -120,10 +122,18 @@ def gave_up_text(namespace: str, until_s: int) -> str:
 
 def guarded_text(pods: int) -> str:
     """Say in a pod's condition that pods of others may not be evicted for it, and the two causes that has."""
-    what = "1 pod that could be evicted for it is" if pods == 1 else f"{pods} pods that could be evicted for it are"
     them = "it" if pods == 1 else "them"
     cause = f"A PodDisruptionBudget allows no eviction of {them}, or the API server refused to evict {them}."
-    return f"{what} protected. {cause}"
+    return f"{_could_go(pods)} protected. {cause}"
+
+
+def reserved_text(pods: int) -> str:
+    """Say in a pod's condition that others stay where nodes are reserved (core/decide/reserved_nodes.py)."""
+    return f"{_could_go(pods)} on nodes that are reserved for a group that has waited longer."
+
+
+def _could_go(pods: int) -> str:
+    return "1 pod that could be evicted for it is" if pods == 1 else f"{pods} pods that could be evicted for it are"
 
 
 def time_text(at_s: int) -> str:
@@ -160,12 +170,13 @@ def pause_sentence(cache: Cache, uid: str, *, wall_s: int) -> str:
 
 
 def _guarded(pod: PodRecord, cluster: Cluster) -> str:
-    """How many pods budgets protect from being evicted for a pod that waits; "": none."""
+    """How many pods budgets and reserved nodes protect from being evicted for a pod that waits; "": none."""
     refused = cluster.scheduling_queue.preemption_refused(
         pod.uid, (pod.namespace, pod.pod_group) if pod.pod_group else None
     )
     kept = () if refused is None else refused.kept
-    return next((guarded_text(each.pods) for each in kept if each.why is Kept.BUDGET), "")
+    texts = {Kept.BUDGET: guarded_text, Kept.RESERVED: reserved_text}
+    return " ".join(texts[each.why](each.pods) for each in kept if each.why in texts)
 
 
 def _not_bound(pod: PodRecord, cluster: Cluster) -> Iterator[tuple[str, str]]:

@@ -34,6 +34,8 @@ from scheduler.core.model.preemption import (
     Action,
     Ended,
     Found,
+    Kept,
+    KeptPods,
     Moves,
     Nomination,
     NoMoves,
@@ -52,6 +54,7 @@ from scheduler.core.preemption.protection import next_end_s
 from scheduler.core.preemption.trial import Trial
 from scheduler.core.queues.order import QueueOrder
 from scheduler.core.queues.tree import TreeQueue
+from scheduler.core.queues.use import held
 from scheduler.core.scheduling_queue.gang_signatures import LineKey
 from scheduler.core.scheduling_queue.queue import SchedulingQueue
 from scheduler.core.scheduling_queue.signatures import NeedKey, Passed, PreemptionMemo, Refused, ShapeKey, Stamp
@@ -403,7 +406,7 @@ class PreemptionPhase:
     def _is_moved(self, first: Needing, allowance: Allowance, of_look: MovesOfLook) -> bool:
         """Whether groups are moved for the first one, or it needs nothing: then it has had its turn."""
         need = first.need()
-        if need is None or need.paused_until_s:
+        if need is None or not need.takes:
             self._pass_over(first, allowance)
             return True
         off = self.reserve_step.alike(need)[1]
@@ -466,16 +469,19 @@ class PreemptionPhase:
         """Make room for the first one; return whether the next one of its kind may follow."""
         cost = cost_of_search(self.attempts.snapshot)
         need = first.need(_most(allowance.share - allowance.spent_by(first.namespace) - cost))
-        if need is None or need.paused_until_s:
+        if need is None or not need.takes:
             self._pass_over(first, allowance)
             return True
         allowance.spend(first.namespace, cost)
         need, off = self.reserve_step.alike(need)
         yield cost
         answer = yield from self.attempts.snapshot.finding_victims(need, self.trial, action)
-        if isinstance(answer, Found) and not _is_beside(answer, off):
+        if isinstance(answer, Found) and self.reserve_step.delays(need, answer, off):
             allowance.spend(first.namespace, cost)
+            reserved = self._reserved_victims(answer, off)
             answer = yield from self.attempts.snapshot.finding_victims(need, self._trial_beside(off), action)
+            if isinstance(answer, NoVictims):
+                answer = msgspec.structs.replace(answer, kept=(*answer.kept, reserved))
         taken = self.charging.take_each(need, answer) if isinstance(answer, Found) else 0
         allowance.spend(first.namespace, cost_beside(self.attempts.snapshot, answer, needs=len(need.all)))
         if taken:
@@ -486,6 +492,14 @@ class PreemptionPhase:
             return True
         self._refuse(first, answer if isinstance(answer, NoVictims) else NoVictims())
         return False
+
+    def _reserved_victims(self, found: Found, off: frozenset[str]) -> KeptPods:
+        """Victims that reserved nodes keep."""
+        snapshot, statement = self.attempts.snapshot, self.attempts.placer.statement
+        known = [snapshot.pod(uid) for unit in found.units for uid in unit.pods]
+        pods = [pod for pod in known if pod is not None and pod.node in off]
+        nano = sum(held(pod, statement.nodes[statement.position_of[pod.node]]).gpu_nano for pod in pods)
+        return KeptPods(Kept.RESERVED, len(pods), nano)
 
     def _pass_over(self, first: Needing, allowance: Allowance) -> None:
         """It needs no room now, or takes from nobody for a while: what it was told before is over."""
@@ -522,11 +536,6 @@ class PreemptionPhase:
         self._refused[key] = Refused(
             self._stamp, now_ns, answer, again_ns, -rank.minus_priority if rank is not None else 0
         )
-
-
-def _is_beside(found: Found, off: frozenset[str]) -> bool:
-    """Whether no room is to be made on these nodes."""
-    return off.isdisjoint(place.node for place in found.places)
 
 
 def _most(operations: int) -> int:

@@ -76,7 +76,7 @@ def may_be_freed(accounts: Accounts, use: Use) -> bool:
 
 def pod_need(pod: PodRecord, attempts: Attempts) -> Need | None:
     """What a pod alone needs, judged."""
-    if not (pod.may_evict and _may_start([pod], attempts) and _is_ready(pod, attempts)):
+    if not (_may_start([pod], attempts) and _is_ready(pod, attempts)):
         return None
     need = Need(
         pods=(_by_plugins(pod),),
@@ -84,6 +84,7 @@ def pod_need(pod: PodRecord, attempts: Attempts) -> Need | None:
         priority=pod.priority,
         is_fixed=is_fixed(pod, None),
         created=pod.created,
+        may_evict=pod.may_evict,
     )
     return _paused(need, [pod], attempts)
 
@@ -103,11 +104,8 @@ def gang_need(key: Key, attempts: Attempts, served: Set[str] = _NOBODY) -> Need 
     if state.is_met:
         first = Surplus(group, state.active, ready).take()
         return member_need(first, group, attempts) if first is not None else None
-    if (
-        not all(pod.may_evict for pod in ready)
-        or not state.is_reachable(ready)
-        or (not state.has_choice(ready) and not _may_start(state.needed(ready), attempts))
-    ):
+    is_able = state.has_choice(ready) or _may_start(state.needed(ready), attempts)
+    if not (is_able and state.is_reachable(ready)):
         return None
     need = Need(
         pods=tuple(map(_by_plugins, ready)),
@@ -118,13 +116,14 @@ def gang_need(key: Key, attempts: Attempts, served: Set[str] = _NOBODY) -> Need 
         is_fixed=all(is_fixed(pod, group) for pod in ready),
         created=group.created,
         delay_ns=group.delay_ns,
+        may_evict=all(pod.may_evict for pod in ready),
     )
     return _paused(need, ready, attempts)
 
 
 def member_need(pod: PodRecord, group: PodGroupRecord, attempts: Attempts) -> Need | None:
     """What a member beyond the minimum needs. It takes from nobody that its own gang would not take from."""
-    if not (pod.may_evict and _is_ready(pod, attempts) and _may_start([pod], attempts)):
+    if not (_is_ready(pod, attempts) and _may_start([pod], attempts)):
         return None
     members = attempts.snapshot.pods.members(group.namespace, group.name)
     need = Need(
@@ -135,6 +134,7 @@ def member_need(pod: PodRecord, group: PodGroupRecord, attempts: Attempts) -> Ne
         is_fixed=is_fixed(pod, group),
         created=group.created,
         delay_ns=group.delay_ns,
+        may_evict=pod.may_evict,
     )
     return _paused(need, [pod], attempts)
 

@@ -43,8 +43,9 @@ class Choice:
         self._used = table.total[counted].sum(axis=0) - table.free[counted].sum(axis=0)
 
     def most(self, percent: int) -> int:
-        """How many GPUs all node reserves may have: the percentage given, and at least one node."""
-        return max(int(self.gpus.sum()) * percent // 100, int(self.gpus.max(initial=0)))
+        """How many GPUs all node reserves may have: the percentage given, and one node at least if that is not all."""
+        total, largest = int(self.gpus.sum()), int(self.gpus.max(initial=0))
+        return max(total * percent // 100, largest if largest < total else 0)
 
     def gpus_of(self, nodes: Sequence[str]) -> int:
         """GPUs of these nodes."""

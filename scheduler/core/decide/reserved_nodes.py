@@ -21,6 +21,7 @@ from scheduler.core.decide.preemption_needs import HeldBackItems, Looks, Needing
 from scheduler.core.decide.reserved_node_choice import Choice, asks_gpus, needed
 from scheduler.core.model.plan import Entry, placements
 from scheduler.core.model.pod_class import PodClass
+from scheduler.core.model.preemption import Found
 from scheduler.core.model.priority_order import Candidate, Rank
 from scheduler.core.model.quota import NOTHING, Resources
 from scheduler.core.model.records import PodRecord
@@ -65,16 +66,22 @@ def free_s(attempts: Attempts, queue: str, nodes: Sequence[str]) -> int:
     ``queue``: of the owner. Seconds since the epoch.
     """
     snapshot, latest_s = attempts.snapshot, attempts.wall_s
-    tree = attempts.accounts.tree
     for pod in (pod for name in nodes for pod in snapshot.pods.bound_to(name) if pod.queue):
-        group = snapshot.pod_group(pod.namespace, pod.pod_group) if pod.pod_group else None
-        leaf = tree.find(queue_of(pod, group))
-        is_own = leaf is not None and leaf.name == queue
-        ends_s = rules.end_s([pod.cls], pod.started_s, is_own=is_own) if pod.started_s else UNKNOWN
+        ends_s = _pod_end_s(attempts, pod, queue)
         if ends_s == UNKNOWN:
             return UNKNOWN
         latest_s = max(latest_s, ends_s)
     return latest_s
+
+
+def _pod_end_s(attempts: Attempts, pod: PodRecord, queue: str) -> int:
+    """When a pod ends that runs; UNKNOWN if nobody knows. ``queue``: of the owner."""
+    if not pod.started_s:
+        return UNKNOWN
+    snapshot = attempts.snapshot
+    group = snapshot.pod_group(pod.namespace, pod.pod_group) if pod.pod_group else None
+    leaf = attempts.accounts.tree.find(queue_of(pod, group))
+    return rules.end_s([pod.cls], pod.started_s, is_own=leaf is not None and leaf.name == queue)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,14 +191,20 @@ class ReservationCandidates:
         self._heads = self._found_heads(queues_with_one)
         found = [each for each in map(self._first_in, self._heads.values()) if each is not None]
         for each in sorted(found, key=lambda each: (each.since_s, each.rank.uid)):
-            refused = self.before.refused.get(each.rank.uid)
+            refused = self._refused_before(each.rank)
             if refused is None or self._is_tried_again(refused):
                 return each
         return None
 
-    def refuse(self, candidate: ReservationCandidate, *, is_passed: bool) -> None:
-        """Note that a group found no node reserve. ``is_passed``: nor would it have, had nobody else one."""
-        self.refused[candidate.rank.uid] = Refused(self.attempts.now_ns, self.stamp, is_passed)
+    def refuse(self, rank: Rank, *, is_passed: bool, for_s: int = 0) -> None:
+        """Note that a group found no node reserve. ``is_passed``: nor would it have, had nobody else one.
+
+        ``for_s``: how long it is not tried again.
+        """
+        not_before_ns = self.attempts.now_ns + for_s * SECOND_NS if for_s else 0
+        self.refused[rank.uid] = Refused(self.attempts.now_ns, self.stamp, is_passed, not_before_ns)
+        if for_s:
+            self.times.append(not_before_ns)
 
     def look_again(self) -> None:
         """Have the next look as soon as one may be."""
@@ -208,11 +221,14 @@ class ReservationCandidates:
                 continue
             if not self._is_over(_seconds(rank.created), queue):
                 continue
-            if (refused := self.before.refused.get(rank.uid)) is not None:
+            if (refused := self._refused_before(rank)) is not None:
                 self.refused[rank.uid] = refused
             if refused is None or not refused.is_passed or self._is_tried_again(refused):
                 heads.setdefault(queue.name, []).append(needing)
         return {name: sorted(found, key=self._order)[:_HEADS] for name, found in heads.items()}
+
+    def _refused_before(self, rank: Rank) -> Refused | None:
+        return self.refused.get(rank.uid) or self.before.refused.get(rank.uid)
 
     def _order(self, needing: Needing) -> tuple[int, Rank]:
         """Who was passed over comes behind all others, those first that were so longest ago."""
@@ -222,9 +238,9 @@ class ReservationCandidates:
 
     def _is_tried_again(self, refused: Refused) -> bool:
         """Whether a group that found no node reserve is tried now: something has changed, and that is a while ago."""
-        if refused.stamp == self.stamp:
+        if refused.stamp == self.stamp and not refused.not_before_ns:
             return False
-        again_ns = refused.at_ns + AGAIN_NS
+        again_ns = max(refused.at_ns + AGAIN_NS, refused.not_before_ns)
         if again_ns > self.attempts.now_ns:
             self.times.append(again_ns)
         return again_ns <= self.attempts.now_ns
@@ -350,8 +366,38 @@ class ReserveStep:
         turn = _Need(need, self.attempts, count)
         return frozenset(name for reserve in self.keeping_off(turn) for name in reserve.nodes)
 
-    # --- owners of node reserves
-    # ---------------------------------------------------------------------------------------
+    def delays(self, need: Need, found: Found, off: AbstractSet[str]) -> bool:
+        """Whether victims and places that were found for a need keep an owner of the nodes ``off`` waiting for longer.
+
+        They do not where the victims on each node leave all that is placed there, and none is known to end sooner.
+        """
+        pods = {pod.uid: pod for each in need.all for pod in each.pods}
+        come, go = dict[str, list[PodRecord]](), dict[str, list[PodRecord]]()
+        for place in found.places:
+            come.setdefault(place.node, []).append(pods[place.pod_uid])
+        known = (self.attempts.snapshot.pod(uid) for unit in found.units for uid in unit.pods)
+        for victim in (pod for pod in known if pod is not None):
+            go.setdefault(victim.node, []).append(victim)
+        return any(
+            self._is_delayed(reserve, need.queue, come[name], go.get(name, []))
+            for reserve in self._before.of
+            for name in reserve.nodes
+            if name in off and name in come
+        )
+
+    def _is_delayed(self, reserve: NodeReserve, queue: str, come: Sequence[PodRecord], go: Sequence[PodRecord]) -> bool:
+        statement, left = self.attempts.placer.statement, NOTHING
+        for victim in go:
+            left = left.plus(held(victim, statement.nodes[statement.position_of[victim.node]]))
+        taken = asked_use(self.attempts.snapshot, come).amounts
+        leaf = self.attempts.accounts.tree.leaf(queue)
+        is_own = isinstance(leaf, TreeQueue) and leaf.name == reserve.queue
+        end_s = rules.end_s({pod.cls for pod in come}, self.attempts.wall_s, is_own=is_own)
+        return any(more > less for more, less in zip(taken, left, strict=True)) or any(
+            rules.is_sooner(_pod_end_s(self.attempts, victim, reserve.queue), end_s) for victim in go
+        )
+
+    # --- owners of node reserves -------------------------------------------------------------------------------------
     def conclude(self) -> None:
         """After all turns: end node reserves that are not needed, look for more, write why their owners wait."""
         before, scheduling_queue = self._before, self.attempts.snapshot.scheduling_queue
@@ -401,11 +447,13 @@ class ReserveStep:
     def _looked(self, waiting: Sequence[NodeReserve], stamp: tuple[object, ...]) -> NodeReserves:
         """All node reserves that are to be from now on."""
         percent = self.attempts.snapshot.settings.reserved_nodes_percent
-        standing = list(self._renewed(waiting))
         candidates = ReservationCandidates(self.attempts, self.entries, self._before, stamp)
+        standing = list(self._renewed(waiting, candidates, percent))
         candidate = candidates.first({reserve.queue for reserve in standing})
         if candidate is not None:
             standing += self._tried(candidate, candidates, standing, percent)
+        left_s = (each.begun_s + rules.LONGEST_S - self.attempts.wall_s for each in standing if each.free_s == UNKNOWN)
+        candidates.times += (self.attempts.now_ns + each * SECOND_NS for each in left_s)
         return NodeReserves(
             of=tuple(standing),
             looked_ns=self.attempts.now_ns,
@@ -427,16 +475,19 @@ class ReserveStep:
         reserve = self._reserve(candidate, choice, most - sum(reserve.gpus for reserve in standing))
         if reserve is None:
             is_passed = not standing or self._reserve(candidate, Choice(self.attempts, frozenset()), most) is None
-            candidates.refuse(candidate, is_passed=is_passed)
+            candidates.refuse(candidate.rank, is_passed=is_passed)
         else:
             yield reserve
         if candidates.has_several or reserve is None:
             candidates.look_again()
 
-    def _renewed(self, waiting: Sequence[NodeReserve]) -> Iterator[NodeReserve]:
+    def _renewed(
+        self, waiting: Sequence[NodeReserve], candidates: ReservationCandidates, percent: int
+    ) -> Iterator[NodeReserve]:
         """Node reserves that stand, as of now.
 
-        One that has lost a node is none: its owner is looked at like any other.
+        One that has lost a node is none: its owner is looked at like any other. One that stood for too long is moved to
+        other nodes, or given up.
         """
         if not waiting:
             return
@@ -446,7 +497,25 @@ class ReserveStep:
             if need is None or not choice.takes(need, reserve.nodes):
                 continue
             gpus, until_s = choice.gpus_of(reserve.nodes), free_s(self.attempts, reserve.queue, reserve.nodes)
-            yield msgspec.structs.replace(reserve, rank=rank_of(need), gpus=gpus, free_s=until_s)
+            known = msgspec.structs.replace(reserve, rank=rank_of(need), gpus=gpus, free_s=until_s)
+            if not known.is_too_long(self.attempts.wall_s):
+                yield known
+            elif (moved := self._moved(known, need, waiting, percent)) is not None:
+                yield moved
+            else:
+                candidates.refuse(known.rank, is_passed=True, for_s=rules.LONGEST_S)
+
+    def _moved(
+        self, reserve: NodeReserve, need: Need, waiting: Sequence[NodeReserve], percent: int
+    ) -> NodeReserve | None:
+        """A node reserve on nodes of which none is reserved now; None if there are not enough."""
+        queue = self.attempts.accounts.tree.leaf(need.queue)
+        if not isinstance(queue, TreeQueue):
+            return None
+        choice = Choice(self.attempts, {name for each in waiting for name in each.nodes})
+        most = choice.most(percent) - sum(each.gpus for each in waiting if each.uid != reserve.uid)
+        candidate = ReservationCandidate(need, queue, reserve.since_s, reserve.rank)
+        return self._reserve(candidate, choice, most)
 
     def _reserve(self, candidate: ReservationCandidate, choice: Choice, most: int) -> NodeReserve | None:
         """The node reserve of a group; None if its queue has no right to more, or it would not fit on ``most`` GPUs."""
@@ -464,6 +533,7 @@ class ReserveStep:
             name=of.name,
             is_gang=need.quorum is not None,
             since_s=candidate.since_s,
+            begun_s=self.attempts.wall_s,
             nodes=nodes,
             gpus=choice.gpus_of(nodes),
             free_s=free_s(self.attempts, queue.name, nodes),

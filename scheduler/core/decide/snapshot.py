@@ -44,6 +44,7 @@ from scheduler.core.preemption.need import Need
 from scheduler.core.preemption.trial import Trial
 from scheduler.core.preemption.victim_table import ResidentTable
 from scheduler.core.queues.queues import Queues
+from scheduler.core.queues.reserved_nodes import NodeReserves
 from scheduler.core.scheduling_queue.queue import NO_RECOUNTS, Recounts, SchedulingQueue
 from scheduler.core.scheduling_queue.verdicts import Key
 from scheduler.core.scores.score import Scores
@@ -159,7 +160,7 @@ class Snapshot:
             supposes_nodes=draft.supposes_nodes,
             published=draft.published,
             supposed_devices=self._devices_with(draft),
-            scheduling_queue=_all_awake(draft),
+            scheduling_queue=_all_awake(draft, self.scheduling_queue.reserves),
             recounts=NO_RECOUNTS,
             counted={},
         )
@@ -307,9 +308,10 @@ class Snapshot:
         return bound, [pod for pod in on_their_way if pod is not None and not pod.node]
 
 
-def _all_awake(draft: Draft) -> SchedulingQueue:
-    """A scheduling queue that knows nothing of those who wait but that they do."""
+def _all_awake(draft: Draft, reserves: NodeReserves) -> SchedulingQueue:
+    """A scheduling queue that knows nothing of those who wait but that they do, and which nodes are ``reserves``."""
     made, pods = SchedulingQueue(draft.ledger), draft.pods
+    made.reserves = reserves
     waiting = [*pods.unbound] if draft.only is None else sorted(draft.only & pods.unbound.keys())
     made.touched.update(waiting)
     for pod in map(pods.records.__getitem__, waiting):

@@ -140,6 +140,8 @@ class Kept(enum.Enum):
     BUDGET = "budget"
     #: It waits for others of its gang, is terminating, or another nomination takes it.
     BUSY = "busy"
+    #: It is on nodes that are reserved for a group that has waited longer, and which that would get later.
+    RESERVED = "reserved"
 
 
 class Bound(enum.Enum):
@@ -157,6 +159,8 @@ class Bound(enum.Enum):
     CLAIMS = "claims"
     #: Its namespace gave up what others were evicted for, again and again (eviction_history.py).
     GIVEN_UP = "given-up"
+    #: One of its pods has ``preemptionPolicy: Never``.
+    NEVER = "never"
 
 
 class Method(enum.StrEnum):

@@ -113,7 +113,16 @@ def _come_back(devices: Iterable[Device]) -> int:
 
 
 #: How far a search came before it was answered no.
-_FARTHEST: Final = (Bound.DELAY, Bound.CLAIMS, Bound.GIVEN_UP, Bound.QUEUE, Bound.CANDIDATES, Bound.NODES, None)
+_FARTHEST: Final = (
+    Bound.NEVER,
+    Bound.DELAY,
+    Bound.CLAIMS,
+    Bound.GIVEN_UP,
+    Bound.QUEUE,
+    Bound.CANDIDATES,
+    Bound.NODES,
+    None,
+)
 
 
 def no_victims(candidates: Candidates, bound: Bound | None, code: Code | None = None) -> NoVictims:

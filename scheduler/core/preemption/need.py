@@ -14,10 +14,10 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     ``group`` and ``quorum``: of a gang; ``quorum`` says how many of ``pods`` it needs. A pod alone, and one beyond its
     gang's minimum, has no ``quorum`` and is the only one. ``queue``, ``priority``, ``is_fixed`` (it can't be preempted
     itself): of all pods. ``created`` as the API server writes it, and ``delay_ns`` (``preemptionDelay``) from then on:
-    before that it takes from nobody. Until when (wall clock; 0: it may) it takes from nobody as a claim failed
-    (``paused_until_s``, protection.py), and from no other namespace for what its own gave up (``own_until_s``,
-    eviction_history.py). ``others``: needs that are equal to it but for their pods, and come after it: they may be
-    searched for together.
+    before that it takes from nobody. ``may_evict``: all its pods may (``preemptionPolicy``). Until when (wall clock; 0:
+    it may) it takes from nobody as a claim failed (``paused_until_s``, protection.py), and from no other namespace for
+    what its own gave up (``own_until_s``, eviction_history.py). ``others``: needs that are equal to it but for their
+    pods, and come after it: they may be searched for together.
     """
 
     pods: tuple[PodRecord, ...]
@@ -28,6 +28,7 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     is_fixed: bool = False
     created: str = ""
     delay_ns: int = 0
+    may_evict: bool = True
     paused_until_s: int = 0
     own_until_s: int = 0
     others: tuple[Need, ...] = ()
@@ -42,6 +43,11 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
         return self if count > len(self.others) else msgspec.structs.replace(self, others=self.others[: count - 1])
 
     @property
+    def takes(self) -> bool:
+        """Whether pods may be taken off their nodes for it now."""
+        return self.may_evict and not self.paused_until_s
+
+    @property
     def form(self) -> tuple[object, ...]:
         """What equal needs have in common."""
         asked = tuple((pod.cls, pod.subgroup) for pod in self.pods)
@@ -49,7 +55,7 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
         lacks = None if state is None else (state.tree, tuple(state.lacks), state.of_all, state.total)
         places = None if self.group is None else self.group.levels
         own = (self.own_until_s, self.pods[0].namespace) if self.own_until_s else None
-        waits = self.delay_ns, self.paused_until_s, own
+        waits = self.delay_ns, self.may_evict, self.paused_until_s, own
         return self.queue, self.priority, self.is_fixed, waits, places, lacks, asked
 
     @property

@@ -252,6 +252,8 @@ def _found(searching: _Searching, several: SearchScope, actions: Sequence[Action
         yield searching.placing
         if places is not None:
             return Found(action=actions[0], units=(), places=places)
+    if not need.may_evict:
+        return NoVictims(bound=Bound.NEVER)
     delayed_s = protection.delayed_until_s(need, trial.evicted.get(need.owner), trial.wall_s)
     if delayed_s:
         return NoVictims(bound=Bound.DELAY, until_s=delayed_s)

@@ -23,14 +23,16 @@ from wire.units import SECOND_NS
 
 #: ``NodeReserve.free_s`` where the end of something on its nodes is not known.
 UNKNOWN: Final = 0
+#: So long nodes are reserved while nobody knows when they are free; and so long their owner then waits for the same.
+LONGEST_S: Final = 3600
 
 
 class NodeReserve(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Nodes that are kept for one group, its owner. Times in seconds since the epoch.
 
     ``queue``: name of the leaf in the tree. ``namespace``, ``name``: of the PodGroup, of the pod where it is alone.
-    ``since_s``: since when it waits. ``gpus``: GPUs and MIG slices of the nodes. ``free_s``: when the last pod there
-    ends.
+    ``since_s``: since when it waits. ``begun_s``: since when it has these nodes. ``gpus``: GPUs and MIG slices of the
+    nodes. ``free_s``: when the last pod there ends.
     """
 
     queue: str
@@ -39,6 +41,7 @@ class NodeReserve(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     name: str
     is_gang: bool
     since_s: int
+    begun_s: int
     nodes: tuple[str, ...]
     gpus: int
     free_s: int = UNKNOWN
@@ -56,16 +59,22 @@ class NodeReserve(msgspec.Struct, frozen=True, gc=False, kw_only=True):
             return False
         return UNKNOWN in {end_s, self.free_s} or end_s > self.free_s
 
+    def is_too_long(self, now_s: int) -> bool:
+        """Whether it has stood for too long, and nobody knows when its nodes are free."""
+        return self.free_s == UNKNOWN and now_s >= self.begun_s + LONGEST_S
+
 
 class Refused(msgspec.Struct, frozen=True, gc=False):
     """A group that found no node reserve at ``at_ns``, by what the answer depended on.
 
     ``is_passed``: nor would it have, had nobody else one. Others of its queue come before it until it is tried again.
+    ``not_before_ns``: it is not tried again before that.
     """
 
     at_ns: int
     stamp: tuple[object, ...]
     is_passed: bool = False
+    not_before_ns: int = 0
 
 
 class NodeReserves(msgspec.Struct, frozen=True):
@@ -117,6 +126,11 @@ def end_s(classes: Iterable[PodClass], begun_s: int, *, is_own: bool) -> int:
     """
     runtimes = [_runtime_s(cls, is_own=is_own) for cls in classes]
     return begun_s + max(runtimes) if runtimes and all(runtimes) else UNKNOWN
+
+
+def is_sooner(end_s: int, than_s: int) -> bool:
+    """Whether an end is before another one; one that nobody knows is never before, and always after."""
+    return end_s != UNKNOWN and (than_s == UNKNOWN or end_s < than_s)
 
 
 def _runtime_s(cls: PodClass, *, is_own: bool) -> int:

@@ -21,6 +21,7 @@ from scheduler.conditions.suggestion_messages import (
     edit_text,
     guarded_text,
     hint_text,
+    reserved_text,
     suggestion_text,
 )
 from scheduler.conditions.suggestions import Suggesting
@@ -338,3 +339,8 @@ def test_every_reason_has_a_name_of_its_own_in_the_documentation() -> None:
 )
 def test_pods_that_may_not_be_evicted_are_told_with_both_causes(pods: int, expected: str) -> None:
     assert guarded_text(pods) == expected
+
+
+def test_pods_that_reserved_nodes_keep_are_told() -> None:
+    expected = "2 pods that could be evicted for it are on nodes that are reserved for a group that has waited longer."
+    assert reserved_text(2) == expected

@@ -108,7 +108,9 @@ def test_nodes_that_others_close_are_not_among_those_that_are_kept_for_somebody(
 
 def _reserve(node: str) -> NodeReserve:
     rank = Rank(0, 0, "", f"uid-{node}")
-    return NodeReserve(queue="", rank=rank, namespace="ns", name=node, is_gang=False, since_s=0, nodes=(node,), gpus=8)
+    return NodeReserve(
+        queue="", rank=rank, namespace="ns", name=node, is_gang=False, since_s=0, begun_s=0, nodes=(node,), gpus=8
+    )
 
 
 @pytest.mark.parametrize("is_kept", [True, False])

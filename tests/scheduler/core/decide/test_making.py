@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
+import msgspec
 import pytest
 
 from scheduler.core.cluster import Cluster
@@ -299,13 +300,19 @@ def kept(*nodes: str, behind: str = "") -> NodeReserve:
     """Nodes that are kept in queue ``a`` for a group that comes before all others, or after this pod."""
     rank = Rank(0, 0, "2026-01-01T00:00:00Z", f"uid-{behind}+") if behind else Rank(-1_000, 0, "", "large")
     return NodeReserve(
-        queue="a", rank=rank, namespace="ns", name="large", is_gang=False, since_s=1, nodes=nodes, gpus=1
+        queue="a", rank=rank, namespace="ns", name="large", is_gang=False, since_s=1, begun_s=1, nodes=nodes, gpus=1
     )
 
 
+def started(obj: Pod) -> Pod:
+    status = msgspec.structs.replace(obj.status, phase="Running", start_time="2027-01-15T00:00:00Z")
+    return msgspec.structs.replace(obj, status=status)
+
+
 def beside(reserve: NodeReserve, *, nodes: int, waiting: int) -> list[Nomination]:
-    """Room that is made while these nodes of one GPU are full of others' work."""
-    full = [(node(f"n{at}", 1), of_b(f"x{at}", f"n{at}", gpus=1)) for at in range(nodes)]
+    """Room that is made while these nodes of one GPU are full of others' work, whose end is known."""
+    ends = {"spec": {"activeDeadlineSeconds": 10**6}}
+    full = [(node(f"n{at}", 1), started(of_b(f"x{at}", f"n{at}", gpus=1, **ends))) for at in range(nodes)]
     made = owed(Counted(), *(each for pair in full for each in pair), waiting=waiting)
     made.scheduling_queue.reserves = NodeReserves(of=(reserve,))
     return nominations(made.decide(0, wall_s=1_800_000_000))

@@ -67,7 +67,12 @@ def need_of(trial: Trial, name: str) -> Need:
     if group is None:
         one = trial.pods.records[f"uid-{name}"]
         return Need(
-            pods=(one,), queue=one.queue, priority=one.priority, is_fixed=is_fixed(one, None), created=one.created
+            pods=(one,),
+            queue=one.queue,
+            priority=one.priority,
+            is_fixed=is_fixed(one, None),
+            created=one.created,
+            may_evict=one.may_evict,
         )
     members = order_members(each for each in trial.pods.members("ns", name) if not each.node)
     return Need(

@@ -456,6 +456,13 @@ def test_a_namespace_that_gave_up_takes_from_itself_alone(queue_name: str, prior
         assert found == NoVictims(bound=Bound.GIVEN_UP, until_s=NOON_S + 60)
 
 
+def test_a_pod_that_may_evict_nobody_has_room_where_some_is_free_and_is_told_why_there_is_none() -> None:
+    never: dict[str, Any] = {"spec": {"preemptionPolicy": "Never"}}
+    objects = [*_OWED, node("n1", 1), running("x", "b", "n1", gpus=1), waiting("mine", "a", gpus=1, **never)]
+    assert _answer(*objects) == NoVictims(bound=Bound.NEVER)
+    assert _gone(_answer(*objects, node("n2", 1))) == []
+
+
 def test_a_gang_takes_from_nobody_before_its_delay_is_over() -> None:
     objects = [*_OWED, node("n1", 1), running("x", "b", "n1", gpus=1), waiting("w", "a", gpus=1, group="mine")]
     late = pod_group("mine", 1, queue="a", preemptionDelay="13h")  # created at midnight

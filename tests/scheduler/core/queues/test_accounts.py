@@ -128,7 +128,16 @@ _OWNER = Rank(0, 0, "2026-01-01T12:00:00Z", "large")
 _BEFORE = Rank(-50, 0, "2026-01-01T12:30:00Z", "urgent")
 _AFTER = Rank(0, 0, "2026-01-01T12:00:01Z", "small")
 _RESERVE = NodeReserve(
-    queue="a", rank=_OWNER, namespace="ns", name="large", is_gang=False, since_s=0, nodes=("n1",), gpus=8, free_s=100
+    queue="a",
+    rank=_OWNER,
+    namespace="ns",
+    name="large",
+    is_gang=False,
+    since_s=0,
+    begun_s=0,
+    nodes=("n1",),
+    gpus=8,
+    free_s=100,
 )
 
 

@@ -165,7 +165,7 @@ def test_nobody_is_moved_to_nodes_that_are_kept_for_a_group() -> None:
     shell = fragmented().feed(waiting("mine", "a", 4))
     rank = Rank(1_000, 0, "", "large")
     kept = NodeReserve(
-        queue="a", rank=rank, namespace="ns", name="large", is_gang=False, since_s=1, nodes=("n2",), gpus=4
+        queue="a", rank=rank, namespace="ns", name="large", is_gang=False, since_s=1, begun_s=1, nodes=("n2",), gpus=4
     )
     shell.cluster.scheduling_queue.reserves = NodeReserves(of=(kept,))
     plan = shell.cluster.decide(0, wall_s=1_800_000_000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,11 +13,13 @@ import pytest
 from scheduler.conditions.messages import told
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Explain, placements
+from scheduler.core.model.preemption import Kept
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code, Verdict
 from tests.quick import few_rows
 from tests.scheduler.core.filters.beside import HOST, affinity, running, term
-from tests.scheduler.core.objects import changed, feed, node, pod, pod_group, queue, topology
+from tests.scheduler.core.objects import bound, changed, feed, node, pod, pod_group, queue, topology
+from tests.scheduler.core.stories.test_preemption import Shell
 from wire import names
 from wire.core import Pod
 from wire.crds.queue import Queue
@@ -105,7 +108,8 @@ class Day:
 
 def day(*queues: Queue, nodes: int = 2, **settings: Any) -> Day:
     """Nodes of four GPUs that are full, their pods ending one after the other, four minutes apart."""
-    made = Day(Cluster(Settings(**{"reserved_nodes_percent": 50, **settings})))
+    percent = 50 if nodes > 1 else 100
+    made = Day(Cluster(Settings(**{"reserved_nodes_percent": percent, **settings})))
     feed(made.cluster, *queues, *(node(f"n{number}", 4) for number in range(1, nodes + 1)))
     for number in range(4 * nodes):
         made.submit(f"old{number}", minutes=4 * (number + 1), team="a")
@@ -246,7 +250,7 @@ def test_another_queue_is_let_in_only_while_it_is_short_of_its_quota(quota: int,
     ids=["ends", "ends, other queue", "too late", "says so", "says so, other queue", "unreadable", "unknown"],
 )
 def test_a_pod_is_let_in_if_it_ends_before_the_nodes_are_free(asks: dict[str, Any], team: str, enters: bool) -> None:
-    made = Day(Cluster(Settings(reserved_nodes_percent=50)))
+    made = Day(Cluster(Settings(reserved_nodes_percent=100)))
     feed(made.cluster, queue("a", gpu=(0, 1, -1)), queue("b", gpu=(0, 1, -1)), node("n1", 4))
     for number, minutes in enumerate((11, 60, 60, 60)):
         made.submit(f"old{number}", minutes=minutes, spec={"activeDeadlineSeconds": 60 * minutes})
@@ -392,9 +396,9 @@ def test_each_queue_has_one_reserve_and_all_together_a_part_of_the_cluster() -> 
     assert len({name for each in reserves for name in each.nodes}) == 3
 
 
-@pytest.mark.parametrize(("teams", "in_ns"), [("a", None), ("ab", S), ("abc", S)])
+@pytest.mark.parametrize(("teams", "in_ns"), [("a", 3600 * S), ("ab", S), ("abc", S)])
 def test_a_look_is_for_one_group_and_the_next_one_comes_a_second_later_while_other_queues_wait(
-    teams: str, in_ns: int | None
+    teams: str, in_ns: int
 ) -> None:
     made = Day(Cluster(Settings(reserved_nodes_percent=100)))
     feed(made.cluster, *(queue(team, gpu=(0, 1, -1)) for team in "abc"), *(node(f"n{at}", 4) for at in range(3)))
@@ -406,7 +410,7 @@ def test_a_look_is_for_one_group_and_the_next_one_comes_a_second_later_while_oth
     made.until(PATIENCE)
     reserves, now_ns = made.cluster.scheduling_queue.reserves, PATIENCE * 60 * S
     assert ([each.queue for each in reserves.of], reserves.looked_ns) == (["a"], now_ns)
-    assert reserves.next_ns == (None if in_ns is None else now_ns + in_ns)
+    assert reserves.next_ns == now_ns + in_ns
     # A pod that goes meanwhile changes nothing of that.
     made.cluster.remove_pod("uid-old0")
     made.cluster.decide(now_ns + S // 2, wall_s=int(NOON.timestamp()) + 60 * PATIENCE)
@@ -546,3 +550,101 @@ def test_one_that_sleeps_beside_a_reserve_is_placed_when_a_rule_opens_another_no
     feed(made.cluster, running("a2", elsewhere))
     made.until(PATIENCE + 2)
     assert {made.node_of.get(f"m{number}") for number in range(len(asks))} == {elsewhere}
+
+
+WAITS_LONG = "1970-01-01T00:00:01Z"
+
+
+def full_reserve(*low: Pod) -> Shell:
+    """Two nodes of two GPUs: n1, on which pods ``low`` of queue a run, is reserved for a pod of queue b."""
+    queues = queue("a", gpu=(0, 1, -1)), queue("b", gpu=(0, 1, -1))
+    shell = Shell(now_ns=1_000 * S).feed(*queues, node("n1", 2), node("n2", 2), *low)
+    shell.feed(*(of_queue("a", f"old{number}", "n2", priority=100) for number in range(2)))
+    never = {"preemptionPolicy": "Never"}
+    shell.feed(pod("large", gpus=2, labels={names.QUEUE_LABEL: "b"}, created=WAITS_LONG, spec=never)).run()
+    (reserve,) = shell.cluster.scheduling_queue.reserves.of
+    assert (reserve.name, reserve.nodes) == ("large", ("n1",))
+    return shell
+
+
+def of_queue(team: str, name: str, on: str, *, gpus: int = 1, **more: Any) -> Pod:
+    asked = pod(name, gpus=gpus, labels={names.QUEUE_LABEL: team}, **more)
+    status = msgspec.structs.replace(asked.status, phase="Running", start_time="1970-01-01T00:10:00Z")
+    return bound(msgspec.structs.replace(asked, status=status), on)
+
+
+ENDS = {"spec": {"activeDeadlineSeconds": 3600}}
+
+
+@pytest.mark.parametrize(
+    ("low", "asks", "evicted"),
+    [
+        ([{}, {}], {"gpus": 1}, ["low1"]),
+        ([{}, {}], {"gpus": 2}, ["low0", "low1"]),
+        ([{}], {"gpus": 2}, []),
+        ([ENDS, {}], {"gpus": 2}, []),
+        ([ENDS, ENDS], {"gpus": 1, "spec": {"activeDeadlineSeconds": 36_000}}, []),
+    ],
+    ids=[
+        "one for one",
+        "two for two",
+        "it takes more than its victim leaves",
+        "a victim would end sooner",
+        "all victims would end sooner",
+    ],
+)
+def test_on_reserved_nodes_a_pod_is_evicted_for_one_that_delays_nobody(
+    low: Sequence[dict[str, Any]], asks: dict[str, Any], evicted: list[str]
+) -> None:
+    pods = [of_queue("a", f"low{number}", "n1", priority=25, **more) for number, more in enumerate(low)]
+    shell = full_reserve(*pods)
+    shell.feed(pod("urgent", labels={names.QUEUE_LABEL: "a"}, priority=75, **asks)).run(5)
+    assert sorted(shell.asked) == evicted
+    assert shell.placed.get("urgent", "") == ("n1" if evicted else "")
+    assert [reserve.name for reserve in shell.cluster.scheduling_queue.reserves.of] == ["large"]
+    refused = shell.cluster.scheduling_queue.preemption_refused("uid-urgent", None)
+    kept = [] if refused is None else [each for each in refused.kept if each.why is Kept.RESERVED]
+    assert [each.pods for each in kept] == ([] if evicted else [min(len(low), asks["gpus"])])
+
+
+def test_a_cluster_of_one_node_reserves_none() -> None:
+    made = day(nodes=1, reserved_nodes_percent=10)
+    made.submit("large", minutes=60, gpus=4)
+    made.until(PATIENCE + 1)
+    assert not made.cluster.scheduling_queue.reserves.of
+
+
+HOUR = 60
+
+
+def reserved(made: Day) -> list[tuple[str, ...]]:
+    return [reserve.nodes for reserve in made.cluster.scheduling_queue.reserves.of]
+
+
+def test_nodes_whose_end_nobody_knows_are_reserved_for_an_hour_and_then_others() -> None:
+    made = day()
+    made.runs = dict.fromkeys(made.runs, 100_000)
+    made.submit("large", minutes=60, gpus=4)
+    made.until(PATIENCE)
+    (first,) = reserved(made)
+    made.until(PATIENCE + HOUR - 1)
+    assert reserved(made) == [first]
+    made.until(PATIENCE + HOUR)
+    (second,) = reserved(made)
+    assert {*first, *second} == {"n1", "n2"}
+    made.until(PATIENCE + 2 * HOUR)
+    assert reserved(made) == [first]
+
+
+def test_where_no_other_nodes_help_they_are_given_up_for_an_hour() -> None:
+    made = day()
+    made.runs = dict.fromkeys(made.runs, 100_000)
+    made.submit("large", minutes=60, gpus=4, spec={"nodeSelector": {HOST: "n1"}})
+    made.until(PATIENCE + HOUR - 1)
+    assert reserved(made) == [("n1",)]
+    made.until(PATIENCE + HOUR)
+    made.submit("small", minutes=10)
+    made.until(PATIENCE + 2 * HOUR - 1)
+    assert reserved(made) == []
+    made.until(PATIENCE + 2 * HOUR)
+    assert reserved(made) == [("n1",)]
