@@ -18,27 +18,31 @@ from tests.scheduler.core.preemption.reference import Reference
 from tests.scheduler.core.preemption.scenes import Scene, need_of, trial_of
 
 
-def ratios(seed: int, units: int) -> Iterator[Fraction]:
-    """The cost of what is found beside that of the cheapest set, by either action, where one finds somebody."""
+def ratios(seed: int, units: int) -> Iterator[Fraction | None]:
+    """The cost of what is found beside that of the cheapest set of the lowest rank, by either action.
+
+    Only where one finds somebody. None: another set would have had to go, of a lower rank or priority.
+    """
     trial = trial_of(Scene(seed, most_units=units).cluster())
     pricing = Pricing(trial.accounts.total, trial.wall_s)
     for action in (Action.RECLAIM, Action.PREEMPT):
         reference = Reference(trial, need_of(trial, "mine"), action)
         answer = find_victims(reference.need, trial, (action,))
         if isinstance(answer, Found) and answer.units:
-            best = min(pricing.cost(reference.units[at] for at in found) for found in reference.solutions())
-            mine = pricing.cost(unit for unit in reference.units if unit.unit in answer.units)
-            yield Fraction(mine.loss + 1, best.loss + 1)
+            found = frozenset(at for at, unit in enumerate(reference.units) if unit.unit in answer.units)
+            yield reference.ratio(found, pricing)
 
 
 def figures(units: int, clusters: int) -> dict[str, object]:
     """The losses of this number of clusters."""
-    found = sorted((ratio, seed) for seed in range(clusters) for ratio in ratios(seed, units))
+    answers = [(ratio, seed) for seed in range(clusters) for ratio in ratios(seed, units)]
+    found = sorted((ratio, seed) for ratio, seed in answers if ratio is not None)
     worst, seed = found[-1]
     return {
         "bench": f"preemption_loss_{units}_units",
         "clusters": clusters,
-        "found": len(found),
+        "found": len(answers),
+        "missed": len(answers) - len(found),
         "mean": round(float(sum(ratio for ratio, _ in found) / len(found)), 4),
         "p95": round(float(found[len(found) * 95 // 100][0]), 3),
         "worst": round(float(worst), 3),

@@ -323,6 +323,21 @@ def of_low_priority(table: ResidentTable, sequence: Int64s, is_enough: Callable[
     return sequence
 
 
+def of_low_rank(table: ResidentTable, able: Int64s, rules: Rules, is_enough: Callable[[Int64s], bool]) -> Int64s:
+    """Those that may be taken up to the lowest rank that is enough."""
+    leaf, core = table.units.of["leaf"][able], table.units.of["is_core"][able]
+    kinds, of_kind = np.unique(np.stack([leaf, core]), axis=1, return_inverse=True)
+    queues = rules.accounts.tree.queues
+    ranks = [rules.rank(queues[number], is_core=bool(is_core)) for number, is_core in kinds.T.tolist()]
+    in_order = sorted(set(ranks))
+    places = np.array([in_order.index(rank) for rank in ranks], np.int64)[of_kind.reshape(-1)]
+    for most in range(len(in_order) - 1):
+        pool: Int64s = able[places <= most]
+        if is_enough(pool):
+            return pool
+    return able
+
+
 def by_size(table: ResidentTable, able: Bools, rules: Rules, *, largest_first: bool = False) -> Int64s:
     """Units that may be taken one after the other: the smallest first, so that most may, or the largest.
 

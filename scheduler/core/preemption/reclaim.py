@@ -26,6 +26,14 @@ _GPUS: Final = Resources._fields.index("gpu_nano")
 _NOTHING_LOST: Final[Mapping[int, Resources]] = {}
 
 
+class VictimRank(NamedTuple):
+    """Whose victims go later: cores after surplus, then queues within their share, then those of higher priority."""
+
+    is_core: bool
+    is_in_share: bool
+    priority: int
+
+
 @dataclass(slots=True)
 class Rules:
     """Of one taker and one action. ``claim``: what its pods come to use; ``accounts`` are not changed meanwhile."""
@@ -71,6 +79,14 @@ class Rules:
         if not _fits(left, account.allocatable):
             return True
         return self.is_within_quota(leaf) and not _fits(left, record.quota)
+
+    def rank(self, leaf: TreeQueue, *, is_core: bool) -> VictimRank:
+        """How late a unit goes, by what it is and how its queue stands beside the taker's."""
+        if self.action is Action.PREEMPT:
+            return VictimRank(is_core, is_in_share=True, priority=0)
+        other = self.partings(leaf)[1]
+        is_in_share = _fits(self.kept[other], self.accounts.of[other].allocatable)
+        return VictimRank(is_core, is_in_share, self.accounts.tree.queues[other].record.priority)
 
     def partings(self, leaf: TreeQueue) -> tuple[int, int]:
         """The queues of taker and victim just below the lowest one above both."""

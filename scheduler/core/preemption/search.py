@@ -30,12 +30,13 @@ from scheduler.core.preemption.candidates import (
     joined,
     no_victims,
     of_low_priority,
+    of_low_rank,
     permitted,
 )
 from scheduler.core.preemption.capacity import Counting
 from scheduler.core.preemption.need import Need
 from scheduler.core.preemption.node_choice import Choosing
-from scheduler.core.preemption.reclaim import Limits, Permits, Rules
+from scheduler.core.preemption.reclaim import Limits, Permits, Rules, VictimRank
 from scheduler.core.preemption.trial import Trial, evict_on_paper, leave_on_paper, release_on_paper
 from scheduler.core.preemption.victim_units import Cost, Pricing, Resident
 
@@ -139,7 +140,10 @@ class Sets:
         found = yield from self._in_turn()
         table = self.scope.trial.residents
         if not found or sum(len(unit.pods) for unit in table.at(found[0])) <= FEW:
-            found += yield from self._out_of_turn()
+            found += yield from self._out_of_turn(self.able)
+            low = of_low_rank(table, self.able, self.rules, lambda rows: self._prefix(rows) is not None)
+            if len(low) < len(self.able):
+                found += yield from self._out_of_turn(low)
         return self.best_first(found)
 
     def chosen(self, pool: Int64s, more: int = 0) -> Steps[list[list[int]]]:
@@ -171,23 +175,33 @@ class Sets:
         found = [each.counting.prefix(sequence, each.pods) for each in self.wanted]
         return None if None in found else max(each for each in found if each is not None)
 
-    def _out_of_turn(self) -> Steps[list[list[int]]]:
+    def _out_of_turn(self, pool: Int64s) -> Steps[list[list[int]]]:
         """Node by node, each unit judged when it is looked at: it need not go where the order would have it."""
         permits = Permits(self.scope.trial.residents, self.rules, self.scope.budgets)
-        found = yield from choose_units(self.wanted, self.able, self.pricing, limits=self._limits(), permits=permits)
+        found = yield from choose_units(self.wanted, pool, self.pricing, limits=self._limits(), permits=permits)
         return [] if found is None else [found]
 
     def _limits(self) -> Limits:
         return Limits(self.scope.trial.accounts, self.scope.leaf, self.scope.wanted.claim)
 
     def best_first(self, found: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
-        """What is nearer to KAI's order goes first, unless another one costs less than four fifths of it."""
+        """The lowest rank goes first; of equals what is nearest to KAI's order, unless another one costs much less."""
         if len(found) < 2:
             return found
-        costs = [self.pricing.cost(self.scope.trial.residents.at(rows)) for rows in found]
-        best = min(range(1, len(found)), key=costs.__getitem__)
-        at = best if _is_much_less(costs[best], costs[0]) else 0
+        victims = [self.scope.trial.residents.at(rows) for rows in found]
+        ranks = [
+            max((self.rules.rank(each.leaf, is_core=each.is_core) for each in units), default=_NO_RANK)
+            for units in victims
+        ]
+        costs = [self.pricing.cost(units) for units in victims]
+        first, *others = (at for at, rank in enumerate(ranks) if rank == min(ranks))
+        best = min(others, key=costs.__getitem__, default=first)
+        at = best if _is_much_less(costs[best], costs[first]) else first
         return [found[at], *(rows for other, rows in enumerate(found) if other != at)]
+
+
+#: Of a set without victims.
+_NO_RANK: Final = VictimRank(is_core=False, is_in_share=False, priority=0)
 
 
 def _is_much_less(one: Cost, other: Cost) -> bool:

@@ -10,7 +10,7 @@ from scheduler.core.model.preemption import Action
 from scheduler.core.model.quota import Resources
 from scheduler.core.preemption.need import Need
 from scheduler.core.preemption.trial import Trial
-from scheduler.core.preemption.victim_units import Resident, residents
+from scheduler.core.preemption.victim_units import Pricing, Resident, residents
 from scheduler.core.queues.accounts import Use
 
 Set = frozenset[int]
@@ -73,6 +73,28 @@ class Reference:
         trial.statement.rollback(statement)
         trial.accounts.rollback(accounts)
         return None if places is None else claim
+
+    def ratio(self, found: Set, pricing: Pricing) -> Fraction | None:
+        """What a set costs beside the cheapest of the lowest rank; None if it is of a higher rank or priority."""
+        solutions = list(self.solutions())
+        lowest = min(map(self.rank, solutions))
+        best = min(pricing.cost(self.units[at] for at in each) for each in solutions if self.rank(each) == lowest)
+        mine = pricing.cost(self.units[at] for at in found)
+        if self.rank(found) > lowest or mine.priority > best.priority:
+            return None
+        return Fraction(mine.loss + 1, best.loss + 1)
+
+    def rank(self, found: Set) -> tuple[bool, bool, int]:
+        """Of its last unit to go: a core, of a queue within its share, of a queue of high priority."""
+        return max(self._rank(self.units[at]) for at in found)
+
+    def _rank(self, unit: Resident) -> tuple[bool, bool, int]:
+        if self.action is Action.PREEMPT:
+            return unit.is_core, False, 0
+        theirs = self._sides(unit)[1]
+        share = self.trial.accounts.of[theirs].allocatable
+        is_above = any(self.kept[theirs][at] > share[at] for at in range(3))
+        return unit.is_core, not is_above, self.trial.accounts.tree.queues[theirs].record.priority
 
     # --- the rules, in fractions -------------------------------------------------------------------------------------
     def _entitled(self, claim: Resources) -> bool:

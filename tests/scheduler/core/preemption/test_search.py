@@ -150,17 +150,17 @@ def test_where_the_placer_has_to_be_asked_the_cheaper_victims_are_tried_as_well(
 
 
 def _ratios(seed: int, units: int) -> Iterator[Fraction]:
-    """What is found costs so much beside the cheapest set, by either action."""
+    """What is found costs so much beside the cheapest set of the lowest rank, which it has, by either action."""
     trial = trial_of(Scene(seed, most_units=units).cluster())
     pricing = Pricing(trial.accounts.total, trial.wall_s)
     for action in _ACTIONS:
         reference = Reference(trial, need_of(trial, "mine"), action)
         answer = find_victims(reference.need, trial, (action,))
         if isinstance(answer, Found) and answer.units:
-            costs = [pricing.cost(reference.units[at] for at in found) for found in reference.solutions()]
-            mine = pricing.cost(unit for unit in reference.units if unit.unit in answer.units)
-            assert mine.priority == min(costs).priority
-            yield Fraction(mine.loss + 1, min(costs).loss + 1)
+            found = frozenset(at for at, unit in enumerate(reference.units) if unit.unit in answer.units)
+            ratio = reference.ratio(found, pricing)
+            assert ratio is not None
+            yield ratio
 
 
 @given(st.integers(0, 1 << 32))
@@ -210,6 +210,30 @@ def test_a_team_gets_its_own_back_from_the_newest_of_the_one_above_its_share() -
     assert isinstance(answer, Found)
     assert (answer.action, _gone(answer)) == (Action.RECLAIM, ["new"])
     assert [(place.pod_uid, place.node) for place in answer.places] == [("uid-mine", "n2")]
+
+
+def test_surplus_of_two_old_groups_goes_before_a_young_one_as_a_whole() -> None:
+    elastic = [
+        each
+        for name in ("e1", "e2")
+        for each in (
+            pod_group(name, 1, queue="b"),
+            *(running(f"{name}-{at}", "b", "n1", gpus=1, group=name, age_s=36_000 - at) for at in range(2)),
+        )
+    ]
+    young = running("young", "b", "n2", age_s=60, gpus=2)
+    answer = _answer(*_OWED, node("n1", 4), node("n2", 2), *elastic, young, waiting("mine", "a", gpus=2))
+    assert sorted(_gone(answer) or []) == ["e1-1", "e2-1"]
+
+
+def test_work_of_a_queue_within_its_share_stays_where_another_queue_is_above_its_own() -> None:
+    """Though less is lost with it: its queue would take it back."""
+    queues = [queue("a", gpu=(1, 1, -1)), queue("b", gpu=(0, 1, -1)), queue("c", gpu=(0, 1, -1), priority=200)]
+    old = [running(f"old{at}", "b", f"n{at}", age_s=36_000, gpus=1) for at in range(2)]
+    young = [running(f"young{at}", "c", f"n{2 + at}", age_s=60, gpus=1) for at in range(2)]
+    nodes = [node(f"n{at}", 1) for at in range(4)]
+    (gone,) = _gone(_answer(*queues, *nodes, *old, *young, waiting("mine", "a", gpus=1))) or []
+    assert gone.startswith("old")
 
 
 def test_a_team_within_its_share_keeps_what_it_has() -> None:
