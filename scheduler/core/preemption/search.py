@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import permutations
 from typing import Final, TypeAlias
 
 import msgspec
@@ -184,16 +185,17 @@ class Sets:
     def _limits(self) -> Limits:
         return Limits(self.scope.trial.accounts, self.scope.leaf, self.scope.wanted.claim)
 
+    def rank(self, rows: Sequence[int]) -> VictimRank:
+        """The rank of the last one to go."""
+        units = self.scope.trial.residents.at(rows)
+        return max((self.rules.rank(each.leaf, is_core=each.is_core) for each in units), default=_NO_RANK)
+
     def best_first(self, found: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
         """The lowest rank goes first; of equals what is nearest to KAI's order, unless another one costs much less."""
         if len(found) < 2:
             return found
-        victims = [self.scope.trial.residents.at(rows) for rows in found]
-        ranks = [
-            max((self.rules.rank(each.leaf, is_core=each.is_core) for each in units), default=_NO_RANK)
-            for units in victims
-        ]
-        costs = [self.pricing.cost(units) for units in victims]
+        ranks = [self.rank(rows) for rows in found]
+        costs = [self.pricing.cost(self.scope.trial.residents.at(rows)) for rows in found]
         first, *others = (at for at, rank in enumerate(ranks) if rank == min(ranks))
         best = min(others, key=costs.__getitem__, default=first)
         at = best if _is_much_less(costs[best], costs[first]) else first
@@ -217,6 +219,10 @@ _MORE: Final = (1, 2, 4)
 #: The most pods that a search places, one set of victims after the other; then the answer is that nothing was found.
 #: What is counted costs one or two placements of the need, so this is for needs of many classes or with a choice.
 MOST_PLACED: Final = 16_384
+#: Of so many units, those of the lowest priority and loss, each one and each two are tried alone; what it costs to see
+#: whether two may go.
+_SMALL: Final = 12
+_SMALL_COST: Final = 5
 #: To place a need whose pods have to be in one domain costs as much as this many pods more.
 _IN_PLACES: Final = 10
 #: In operations: what it costs to place a pod, and to find out who may be taken, for each unit.
@@ -370,6 +376,19 @@ class _Searching:
         for largest_first in (False, True):
             sizes = by_size(table, allowed.candidates.able, rules, largest_first=largest_first)
             yield self._tried(by_budgets(table, sizes, self.scope.budgets, rules), rules)
+        yield self._small(sets)
+
+    def _small(self, sets: Sets) -> Steps[_Rows]:
+        """One unit or two, the lowest rank and cost first: in a sequence units of other queues may come before them."""
+        table, found = self.scope.trial.residents, dict[frozenset[int], tuple[int, ...]]()
+        permits = Permits(table, sets.rules, self.scope.budgets)
+        few = sorted(sets.able.tolist(), key=self._dear)[:_SMALL]
+        for some in (*permutations(few, 1), *permutations(few, 2)):
+            rows = tuple(dict.fromkeys(row for each in some for row in (*table.surplus_of(each), each)))
+            if frozenset(rows) not in found and permits.go(rows) is not None:
+                found[frozenset(rows)] = rows
+        yield _SMALL_COST * len(few) ** 2
+        return sorted(found.values(), key=lambda rows: (sets.rank(rows), self.pricing.cost(self._units(rows))))
 
     def _asked_for(self, sets: Sets, allowed: Allowed) -> Steps[_Rows]:
         """What the placer says is enough: out of the sequence; where few go, also of those who cost least."""

@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import msgspec
+from typing_extensions import override
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.allowance import LIMITS, Allowance
@@ -185,3 +186,23 @@ class Scene:
         # Some have a member that is not like the others.
         odd: dict[str, Any] = rng.choice([{}, {}, {"gpus": 0, "fraction": "", "cpu": "1"}, {"gpus": 2, "fraction": ""}])
         self.objects.append(waiting("last", of, group="mine", **{**asked, **odd}))
+
+
+class Departments(Scene):
+    """The same with up to three queues in each department, small quotas, and priorities at both levels."""
+
+    @override
+    def _amounts(self) -> tuple[float, float, float]:
+        return self.rng.choice([0, 0, 1, 1, 2, 3]), self.rng.choice([0, 1, 1, 2, 3]), self.rng.choice([*[-1] * 8, 4])
+
+    @override
+    def _queues(self) -> None:
+        priorities = [100, 100, 101]
+        for number in range(self.rng.choice([2, 2, 3])):
+            top = f"t{number}"
+            self.objects.append(queue(top, gpu=self._amounts(), priority=self.rng.choice(priorities)))
+            below = [f"{top}{letter}" for letter in "abc"[: self.rng.choice([1, 2, 2, 3])]]
+            self.objects += [
+                queue(leaf, top, gpu=self._amounts(), priority=self.rng.choice(priorities)) for leaf in below
+            ]
+            self.leaves += below

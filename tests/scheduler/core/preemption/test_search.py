@@ -36,6 +36,7 @@ from tests.scheduler.core.preemption.one_by_one import by_queues, permitted
 from tests.scheduler.core.preemption.reference import Reference, Set
 from tests.scheduler.core.preemption.scenes import (
     NOON_S,
+    Departments,
     Scene,
     at,
     device,
@@ -84,6 +85,27 @@ def test_what_is_found_is_permitted_enough_and_minimal_and_no_proof_is_wrong(see
     assert claim is not None
     assert reference.is_permitted(order, claim)
     assert not any(found - {unit} in solutions for unit in found)
+
+
+def _missed(seed: int) -> list[Action]:
+    """Actions by which nobody is found in a cluster of departments though a set of victims is there."""
+    trial = trial_of(Departments(seed, most_units=9).cluster())
+    references = [Reference(trial, need_of(trial, "mine"), action) for action in _ACTIONS]
+    return [
+        each.action
+        for each in references
+        if isinstance(find_victims(each.need, trial, (each.action,)), NoVictims) and any(True for _ in each.solutions())
+    ]
+
+
+@pytest.mark.parametrize("seed", [2651, 3399])
+def test_one_or_two_pods_are_tried_alone_where_those_of_other_departments_come_first_and_do_not_help(seed: int) -> None:
+    assert _missed(seed) == []
+
+
+@pytest.mark.thorough
+def test_nobody_is_missed_in_departments() -> None:
+    assert {seed: missed for seed in range(400) if (missed := _missed(seed))} == {}
 
 
 def _together(trial: Trial, *names: str) -> Need:
