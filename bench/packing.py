@@ -25,8 +25,8 @@ from cli.simulation import options
 from cli.simulation.trace import Replayed, Request, Summary, read, replayed
 from runtime.output import Progress
 from runtime.process import HARDLY_EVER, rare_collections
+from simulator.traces.records import Strategies
 from simulator.traces.replay import Churned, churn
-from simulator.traces.tally import Strategies
 from simulator.traces.trace import Trace, openb_nodes, openb_pods
 
 VARIANTS: Final = (

@@ -3,26 +3,53 @@
 One is made for each pod of a Job that succeeds, until the Job has all of its pods, and one in place of each pod with a
 controller that is evicted. A Job fails with more evicted pods than its ``backoffLimit``. Of what controllers do, these
 alone: a pod that failed on its own or was deleted is not replaced, and no status is written.
+
+``submit`` applies to an API server on which nothing else runs, neither nodes nor scheduler: what is stored after
+admission, with the claims of templates, as it waits on a cluster before the first decision.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import random
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import anyio
 import msgspec
 
+from admission.settings import Settings as AdmissionSettings
 from kube.client import errors
 from kube.client.api import Api
-from kube.client.resources import JOBS, NAMESPACES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS
+from kube.client.clock import Clock
+from kube.client.resources import (
+    CSI_NODES,
+    DEVICE_CLASSES,
+    JOBS,
+    NAMESPACES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    POD_GROUPS,
+    PODS,
+    QUEUES,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    STORAGE_CLASSES,
+    TOPOLOGIES,
+    Resource,
+)
+from kube.client.retry import Retry
+from simulator import installation
+from simulator.apiserver.server import MemoryApiServer
+from simulator.components import start_admission
 from simulator.controllers import jobs
+from simulator.controllers.claims import Storage, of_pod
+from simulator.controllers.disruption import KubeControllers
 from simulator.controllers.pods import child, number
-from simulator.controllers.storage import Storage, of_pod
 from simulator.manifests import Manifest, storage_of
+from simulator.replicas import is_ours
 from wire import names
 
 _log: Final = logging.getLogger(__name__)
@@ -246,3 +273,59 @@ class Applying:
             meta = manifest.body["metadata"]
             added = {field: meta[field] for field in ("labels", "annotations") if meta.get(field)}
             await self._api.patch(NAMESPACES, meta["name"], {"metadata": added})
+
+
+#: Objects that decisions read.
+READ: Final[tuple[Resource[Any], ...]] = (
+    *(NAMESPACES, QUEUES, TOPOLOGIES, STORAGE_CLASSES, CSI_NODES, PERSISTENT_VOLUMES, PERSISTENT_VOLUME_CLAIMS),
+    *(DEVICE_CLASSES, RESOURCE_SLICES, RESOURCE_CLAIMS, POD_GROUPS, JOBS, PODS),
+)
+#: After so long in virtual time claims are made.
+_MADE_S: Final = 10.0
+
+#: New objects by the plural of their kind.
+Stored = Mapping[str, Sequence[Any]]
+
+
+async def submit(
+    objects: Sequence[Manifest], *, there: Sequence[Manifest], clock: Clock, admission: AdmissionSettings
+) -> Stored | errors.ApiError:
+    """Create objects and return what is stored of them, or why one is refused, with the object in a note.
+
+    ``there``: objects that exist before; admission does not see them.
+    """
+
+    def rng(purpose: str) -> random.Random:
+        return random.Random(f"submitted/{purpose}")
+
+    server = MemoryApiServer(clock=clock, rng=rng("server"), auto_namespaces=True)
+    api = Api(server.transport("user"), retry=Retry(rng("user")))
+    found: Stored | errors.ApiError = {}
+    async with anyio.create_task_group() as group:
+        await group.start(server.run)
+        try:
+            await installation.seed(api)
+            await Applying(api, Successors(api)).apply(there)
+            before = {plural: {_key(each) for each in found} for plural, found in (await _stored(api)).items()}
+
+            def begin(run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+                group.start_soon(run)
+
+            KubeControllers(server, clock=clock, pods=list, rng=rng, begin=begin)
+            await start_admission(server, group, settings=admission, checks_queues=True, rng=rng, is_ours=is_ours)
+            await Applying(api, Successors(api)).apply(objects)
+            await anyio.sleep(_MADE_S)
+            after = await _stored(api)
+            found = {plural: [each for each in after[plural] if _key(each) not in before[plural]] for plural in after}
+        except errors.ApiError as error:
+            found = error
+        group.cancel_scope.cancel()
+    return found
+
+
+async def _stored(api: Api) -> Stored:
+    return {resource.plural: (await api.list(resource)).items for resource in READ}
+
+
+def _key(obj: Any) -> tuple[str, str]:
+    return obj.metadata.namespace, obj.metadata.name

@@ -1,8 +1,9 @@
 """Brings a running cluster before the checker: its writes, its schedulers' ledgers, and all of it when it is at rest.
 
-Judging rest takes virtual time and ends with taking work away: what waits though it fits is given the longest back-off
-to be placed (L1), nothing may be written or decided while there is nothing to do (L5), and then a pod is deleted on
-purpose to see that its room is used at once (L4).
+Ledgers are read as plain numbers; counting what has changed is what the next decision would begin with, so looking
+changes no decision. Judging rest takes virtual time and ends with taking work away: what waits though it fits is given
+the longest back-off to be placed (L1), nothing may be written or decided while there is nothing to do (L5), and then a
+pod is deleted on purpose to see that its room is used at once (L4).
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from typing import Any, Final, Protocol
 
 import anyio
 
-from kube.client import errors
+from gpu.node_resources import is_device_resource
+from kube.client import errors, resources
 from kube.client.api import Api
-from kube.client.resources import PODS
+from scheduler.app import Scheduler
+from scheduler.core.cluster import Cluster
+from scheduler.core.nodes.table import CPU, MEMORY, PODS
 from sharing.entries import vanished_wait_s
-from simulator import ledger_view
 from simulator.apiserver.calls import Call
 from simulator.apiserver.faults import Fault
 from simulator.apiserver.server import MemoryApiServer
@@ -26,9 +29,42 @@ from simulator.checks import fit
 from simulator.checks.checker import WATCHED, Checker
 from simulator.checks.evictions import Write
 from simulator.checks.facts import PodFacts
+from simulator.checks.ledgers import Ledger, Row
 from simulator.components import Runnable
 from simulator.nodes.node_set import NodeSet
 from simulator.replicas import Component
+
+#: What a scheduler follows, by plural.
+FOLLOWED: Final = ("nodes", "podgroups", "bindrequests", "pods")
+
+
+def ledger_of(name: str, scheduler: object) -> Ledger | None:
+    """Read a scheduler's ledger; None of a stand-in that has none."""
+    if not isinstance(scheduler, Scheduler):
+        return None
+    cluster = scheduler.cache.cluster
+    is_busy = not cluster.commits.are_settled
+    caps = cluster.slice_caps.of
+    return Ledger(scheduler=name, is_busy=is_busy, rows={} if is_busy else _rows(cluster), caps=caps)
+
+
+def decisions(scheduler: object) -> int:
+    """How many decisions a scheduler has made since it started; 0 of a stand-in that makes none."""
+    return scheduler.cache.cluster.decisions if isinstance(scheduler, Scheduler) else 0
+
+
+def _rows(cluster: Cluster) -> dict[str, Row]:
+    counted = cluster.refresh()
+    table = counted.table
+    free_of = table.free.T.tolist()
+    kinds = [(at, name) for at, name in enumerate(table.resources) if is_device_resource(name)]
+    rows = {}
+    for node, row in counted.row_of.items():
+        free = free_of[row]
+        shared = {device.group: device.free_nano for device in table.devices[row]}
+        rows[node] = Row(free[CPU], free[MEMORY], free[PODS], {name: free[at] for at, name in kinds}, shared)
+    return rows
+
 
 _READS: Final = frozenset({"get", "list", "watch"})
 #: The status of a write that never arrived.
@@ -146,14 +182,14 @@ class Auditor:
 
     def _look_at(self, name: str, scheduler: object, now_s: float) -> bool:
         component = self.world.components[name]
-        if not component.is_in_touch or not self._is_told(name, ledger_view.FOLLOWED):
+        if not component.is_in_touch or not self._is_told(name, FOLLOWED):
             # Who is down has no ledger, and tells of its return by the changes that it makes.
             return not component.is_running
         if component.is_older:
             return True
         if self._checker.has_requests:
             return False
-        ledger = ledger_view.ledger(name, scheduler)
+        ledger = ledger_of(name, scheduler)
         return ledger is None or self._checker.ledger(ledger, now_s)
 
     def _is_told(self, user: str, kinds: Iterable[str]) -> bool:
@@ -236,7 +272,7 @@ class Auditor:
 
     def _decisions(self) -> dict[str, int]:
         """How many decisions each scheduler has made that runs."""
-        return {name: ledger_view.decisions(scheduler) for name, scheduler in self.world.running.items()}
+        return {name: decisions(scheduler) for name, scheduler in self.world.running.items()}
 
     def _running(self) -> list[str]:
         """Users' pods that have not ended."""
@@ -251,7 +287,7 @@ class Auditor:
         leaving, wanted = chance
         waiting = [pod.uid for pod in self._checker.live.values() if pod.waits]
         try:
-            await self.world.api.delete(PODS, leaving.name, namespace=leaving.namespace, uid=leaving.uid)
+            await self.world.api.delete(resources.PODS, leaving.name, namespace=leaving.namespace, uid=leaving.uid)
         except errors.ApiError:
             return
         while leaving.uid in self._checker.live:  # noqa: ASYNC110 - the checker's view is plain data

@@ -2,12 +2,14 @@
 
 Kubernetes' own controllers are expanded to the pods that they make (kubernetes.py), and those of other projects that
 the table of workloads knows (controllers/). Kinds that a simulation has no use for are passed over, and counted. Kueue
-is not simulated: its workloads are taken as admitted.
+is not simulated: its workloads are taken as admitted. Manifests of older API versions are read as the current version
+of their kind, as Kubernetes' deprecated API migration guide and the releases of the projects have it
+(``resource.k8s.io/v1beta1``: KEP-4381, KEP-4816), although most clusters refuse them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -39,18 +41,110 @@ from podgrouper.core.answers import Group
 from podgrouper.core.files import Gangs
 from podgrouper.core.foreign.gangs import OBJECTS as FOREIGN_GROUPS
 from simulator import installation
-from simulator.controllers import argo, registry, trainjob, wrappers
+from simulator.controllers import argo, jobs, registry, wrappers
+from simulator.controllers.claims import Storage
 from simulator.controllers.kubernetes import Expander, api_version_of
 from simulator.controllers.pods import Made, Malformed, child
 from simulator.controllers.registry import Passed, group_made, marked
-from simulator.controllers.storage import Storage
 from simulator.installation import RUNTIME_CLASSES, SERVICE_ACCOUNTS
 from simulator.nodes.api_access import SECRETS
 from simulator.nodes.shape import NodeShape
-from simulator.versions import OTHER_FORM, current
 from wire import names
 from wire.core import Node
 from wire.yaml_text import why_not_yaml
+
+Json = Mapping[str, Any]
+
+_APPS: Final = ("Deployment", "DaemonSet", "ReplicaSet", "StatefulSet")
+#: Older version and kind -> the current version.
+_CURRENT: Final[Mapping[tuple[str, str], str]] = {
+    **{
+        (version, kind): "apps/v1"
+        for version in ("extensions/v1beta1", "apps/v1beta1", "apps/v1beta2")
+        for kind in _APPS
+    },
+    **{(version, "CronJob"): "batch/v1" for version in ("batch/v1beta1", "batch/v2alpha1")},
+    **{
+        (f"scheduling.k8s.io/{version}", "PriorityClass"): "scheduling.k8s.io/v1" for version in ("v1alpha1", "v1beta1")
+    },
+    **{("storage.k8s.io/v1beta1", kind): "storage.k8s.io/v1" for kind in ("StorageClass", "CSINode")},
+    **{
+        ("resource.k8s.io/v1beta2", kind): "resource.k8s.io/v1"
+        for kind in ("DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice")
+    },
+    **{(f"kubeflow.org/{version}", "TFJob"): "kubeflow.org/v1" for version in ("v1alpha2", "v1beta1", "v1beta2")},
+    **{(f"kubeflow.org/{version}", "PyTorchJob"): "kubeflow.org/v1" for version in ("v1beta1", "v1beta2")},
+    ("kubeflow.org/v1alpha2", "MPIJob"): "kubeflow.org/v1",
+    ("xgboostjob.kubeflow.org/v1alpha1", "XGBoostJob"): "kubeflow.org/v1",
+    ("jobset.x-k8s.io/v1alpha1", "JobSet"): "jobset.x-k8s.io/v1alpha2",
+    ("argoproj.io/v1", "Workflow"): "argoproj.io/v1alpha1",
+    # kube-batch, from which Volcano came.
+    **{
+        (f"scheduling.incubator.k8s.io/{version}", "PodGroup"): "scheduling.volcano.sh/v1beta1"
+        for version in ("v1alpha1", "v1alpha2")
+    },
+}
+
+#: Versions of another form, which are passed over: their pods wait for what they make on a cluster.
+OTHER_FORM: Final = frozenset({f"resource.k8s.io/{version}" for version in ("v1alpha2", "v1alpha3")})
+_CLAIMS: Final = "resource.k8s.io/v1"
+_BETA: Final = "resource.k8s.io/v1beta1"
+#: Of a request in a claim: what is not about the devices that it asks for.
+_BESIDE: Final = frozenset({"name", "firstAvailable", "exactly"})
+
+
+def current(document: Json) -> Json:
+    """Return an object in the current version of its kind; the same object where it has that, or another form."""
+    api_version, kind = str(document.get("apiVersion")), str(document.get("kind"))
+    if api_version == _BETA and kind in _CONVERTED:
+        return {**_CONVERTED[kind](document), "apiVersion": _CLAIMS}
+    version = _CURRENT.get((api_version, kind))
+    return document if version is None else {**document, "apiVersion": version}
+
+
+def _claim(obj: Json) -> Json:
+    """A ResourceClaim: what a request asks for stands below ``exactly`` now."""
+    spec = child(obj, "spec")
+    requests = child(child(spec, "devices"), "requests")
+    if not isinstance(requests, list):
+        return obj
+    return {**obj, "spec": {**spec, "devices": {**spec["devices"], "requests": [_request(each) for each in requests]}}}
+
+
+def _request(request: Any) -> Any:
+    asked = {key: value for key, value in request.items() if key not in _BESIDE} if isinstance(request, Mapping) else {}
+    if not asked:
+        return request
+    return {**{key: value for key, value in request.items() if key in _BESIDE}, "exactly": asked}
+
+
+def _template(obj: Json) -> Json:
+    spec = child(obj, "spec")
+    return {**obj, "spec": {**spec, **_claim({"spec": child(spec, "spec")})}} if isinstance(spec, Mapping) else obj
+
+
+def _slice(obj: Json) -> Json:
+    """A ResourceSlice: what a device has stood below ``basic`` then."""
+    spec, devices = child(obj, "spec"), child(child(obj, "spec"), "devices")
+    if not isinstance(devices, list):
+        return obj
+    return {**obj, "spec": {**spec, "devices": [_device(each) for each in devices]}}
+
+
+def _device(device: Any) -> Any:
+    basic = child(device, "basic")
+    if not isinstance(basic, Mapping):
+        return device
+    return {**{key: value for key, value in device.items() if key != "basic"}, **basic}
+
+
+_CONVERTED: Final[Mapping[str, Callable[[Json], Json]]] = {
+    "ResourceClaim": _claim,
+    "ResourceClaimTemplate": _template,
+    "ResourceSlice": _slice,
+    "DeviceClass": lambda obj: obj,
+}
+
 
 QUEUE: Final = "kueue.x-k8s.io/queue-name"
 _GATE: Final = "kueue.x-k8s.io/admission"
@@ -180,7 +274,7 @@ class Reader:
         self._expander = Expander(nodes)
         self._gangs = Gangs()
         self._templates = argo.WorkflowTemplates()
-        self._runtimes = trainjob.Runtimes()
+        self._runtimes = jobs.Runtimes()
         #: Workflows and TrainJobs that have templates of another object, and where they stand: it may come after them.
         self._referring: list[tuple[Mapping[str, Any], str]] = []
         #: Claims that controllers make where there is none of that name.
@@ -196,7 +290,7 @@ class Reader:
                 if self._runtimes.note(item):
                     continue
                 for each in self._unwrapped(item, place):
-                    if argo.refers(each) or trainjob.refers(each):
+                    if argo.refers(each) or jobs.refers(each):
                         self._referring.append((each, place))
                     else:
                         manifests += self._read(self._current(each), place)
@@ -207,7 +301,7 @@ class Reader:
         for obj, place in self._referring:
             about = _about(obj, _namespace(obj, place, is_namespaced=True))
             try:
-                found = (self._runtimes if trainjob.refers(obj) else self._templates).resolved(obj)
+                found = (self._runtimes if jobs.refers(obj) else self._templates).resolved(obj)
             except Malformed as error:
                 raise MalformedManifest(f"{place}: {about}: {error}") from error
             if isinstance(found, str):

@@ -21,8 +21,8 @@ import aiohttp
 import anyio
 from aiohttp import web
 
-from simulator.apiserver.fault_responses import BrokenOff, come_through, injected_refusal
 from simulator.apiserver.faults import NOTHING, End, Fault
+from simulator.apiserver.transport import BrokenOff, come_through, injected_refusal
 
 
 class Kind(enum.Enum):

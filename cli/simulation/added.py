@@ -38,7 +38,7 @@ from scheduler.conditions.messages import told
 from scheduler.core.model.quota import UNLIMITED, Resources
 from scheduler.core.report.queue_view import Amounts, amounts
 from scheduler.core.report.state import QueueState
-from simulator import installation, manifests, submitted
+from simulator import apply, installation, manifests
 from simulator.clock import VirtualClock, VirtualTimeLoop
 from simulator.installation import RUNTIME_CLASSES
 from simulator.manifests import Manifest
@@ -112,9 +112,9 @@ def admitted(saved: Saved, objects: Sequence[Manifest], settings: AdmissionSetti
 
 async def _submit(
     objects: Sequence[Manifest], there: Sequence[Manifest], admission: AdmissionSettings, wall_s: int
-) -> submitted.Stored | errors.ApiError:
+) -> apply.Stored | errors.ApiError:
     clock = VirtualClock(asyncio.get_running_loop(), epoch_ns=wall_s * SECOND_NS)
-    return await submitted.submit(objects, there=there, clock=clock, admission=admission)
+    return await apply.submit(objects, there=there, clock=clock, admission=admission)
 
 
 def _new(saved: Saved, objects: Sequence[Manifest]) -> tuple[list[Manifest], list[str]]:

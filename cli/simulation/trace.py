@@ -17,11 +17,18 @@ from runtime.process import HARDLY_EVER, rare_collections
 from runtime.text import BadInput, line
 from simulator.clock import VirtualClock, VirtualTimeLoop
 from simulator.nodes import shape
-from simulator.traces.arrivals import Arrivals, arrivals
-from simulator.traces.full import replay_in_full
-from simulator.traces.replay import PricesFrom, replay
-from simulator.traces.tally import Run, Strategies, at_load
-from simulator.traces.trace import MalformedTrace, Trace, TraceNode, openb_nodes, openb_pods, read_pods
+from simulator.traces.records import Run, Strategies, at_load
+from simulator.traces.replay import PricesFrom, replay, replay_in_full
+from simulator.traces.trace import (
+    Arrivals,
+    MalformedTrace,
+    Trace,
+    TraceNode,
+    arrivals,
+    openb_nodes,
+    openb_pods,
+    read_pods,
+)
 from ui.tables import Cell, Sheet, show
 
 _WIDTH: Final = 760

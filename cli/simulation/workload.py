@@ -19,10 +19,8 @@ from runtime.output import Progress, write
 from runtime.process import HARDLY_EVER, rare_collections
 from runtime.text import BadInput, line
 from scheduler.core.model.settings import Settings
-from simulator.week.jobs import HOUR_S
-from simulator.week.tally import OfGroup
-from simulator.week.week import Week, simulated
-from simulator.week.workload import MalformedWorkload, Workload, university, workload
+from simulator.week.week import OfGroup, Week, simulated
+from simulator.week.workload import HOUR_S, MalformedWorkload, Workload, university, workload
 from ui.tables import Cell, Sheet, show
 from wire.yaml_text import why_not_yaml
 

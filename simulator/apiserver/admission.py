@@ -15,9 +15,9 @@ from typing import Any, Protocol
 import anyio
 import msgspec
 
+from simulator.apiserver.calls import Refusal
 from simulator.apiserver.faults import Faults, ReviewFault
 from simulator.apiserver.patches import PatchFailed, json_patch
-from simulator.apiserver.refusals import Refusal
 from simulator.apiserver.types import ResourceType
 
 Object = dict[str, Any]

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from simulator.apiserver.refusals import forbidden, internal, too_many_requests
+from simulator.apiserver.calls import forbidden, internal, too_many_requests
 from simulator.apiserver.store import Store
 from simulator.apiserver.types import POD_DISRUPTION_BUDGETS
 from wire.rfc3339 import rfc3339

@@ -10,10 +10,9 @@ from typing import Any
 from kube.client.clock import Clock
 from simulator.apiserver import budgets, pods
 from simulator.apiserver.admission import Admission, Attributes
-from simulator.apiserver.calls import Call
+from simulator.apiserver.calls import Call, already_exists, bad_request, forbidden, internal, invalid, not_found
 from simulator.apiserver.pods import admitted, with_runtime_class
-from simulator.apiserver.refusals import already_exists, bad_request, forbidden, internal, invalid, not_found
-from simulator.apiserver.store import Store
+from simulator.apiserver.store import Store, Stored
 from simulator.apiserver.types import (
     NAMESPACES,
     POD_DISRUPTION_BUDGETS,
@@ -29,7 +28,6 @@ from simulator.apiserver.validation import (
     check_type,
     strip_server_fields,
 )
-from simulator.apiserver.watchlog import Stored
 from wire.rfc3339 import rfc3339
 
 Object = dict[str, Any]

@@ -14,14 +14,12 @@ import msgspec
 from kube.client.clock import Clock
 from simulator.apiserver import budgets
 from simulator.apiserver.admission import Admission
-from simulator.apiserver.calls import Call
+from simulator.apiserver.calls import Call, bad_request, conflict, not_found, not_implemented
 from simulator.apiserver.create import attributes_of
 from simulator.apiserver.pods import with_condition
-from simulator.apiserver.refusals import bad_request, conflict, not_found, not_implemented
 from simulator.apiserver.selectors import Predicate
-from simulator.apiserver.store import Store, Table
+from simulator.apiserver.store import Change, Store, Stored, Table
 from simulator.apiserver.types import NAMESPACES, PODS, Registry, ResourceType
-from simulator.apiserver.watchlog import Change, Stored
 from wire.rfc3339 import rfc3339
 from wire.units import SECOND_NS
 

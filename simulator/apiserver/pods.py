@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from simulator.apiserver.refusals import Refusal, bad_request, conflict, forbidden, internal, invalid
+from simulator.apiserver.calls import Refusal, bad_request, conflict, forbidden, internal, invalid
 from simulator.apiserver.types import PODS, PRIORITY_CLASSES, RUNTIME_CLASSES, SERVICE_ACCOUNTS
 from simulator.apiserver.validation import check_maps, name_problem
 from wire import quantity

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from simulator.apiserver.refusals import bad_request
+from simulator.apiserver.calls import bad_request
 from simulator.apiserver.types import ResourceType
 
 Predicate = Callable[[dict[str, Any]], bool]

@@ -26,19 +26,24 @@ from kube.client.transport import Response, deadline
 from kube.watch.signal import Signal
 from simulator.apiserver import pods
 from simulator.apiserver.admission import Admission, Webhook
-from simulator.apiserver.calls import AuditEntry, Call, Router, WriteRecord
+from simulator.apiserver.calls import (
+    AuditEntry,
+    Call,
+    Refusal,
+    Router,
+    WriteRecord,
+    bad_request,
+    not_found,
+    not_implemented,
+)
 from simulator.apiserver.create import Creation, attributes_of
 from simulator.apiserver.delete import Collector, Removing
-from simulator.apiserver.fault_responses import HEADERS, refusal_response
 from simulator.apiserver.faults import Faults
-from simulator.apiserver.get import Reading, list_body, selector_of
-from simulator.apiserver.refusals import Refusal, bad_request, not_found, not_implemented
-from simulator.apiserver.store import Store
-from simulator.apiserver.transport import MemoryTransport
+from simulator.apiserver.get import Reading, Watching, WatchStream, list_body, selector_of
+from simulator.apiserver.store import Change, Store, Stored
+from simulator.apiserver.transport import HEADERS, MemoryTransport, refusal_response
 from simulator.apiserver.types import BUILT_IN, KAI, PODS, PRIORITY_CLASSES, Registry, ResourceType
 from simulator.apiserver.update import Changing
-from simulator.apiserver.watch import Watching, WatchStream
-from simulator.apiserver.watchlog import Change, Stored
 from wire.rfc3339 import rfc3339
 from wire.units import SECOND_NS
 

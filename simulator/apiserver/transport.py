@@ -1,8 +1,11 @@
-"""One client's connection to the in-memory server: Transport of kube/client, and the place where faults strike."""
+"""One client's connection to the in-memory server: Transport of kube/client, and the place where faults strike.
+
+Refusals become HTTP answers here, and a fault decides which of a watch's lines reach the client.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Protocol
 
@@ -12,11 +15,9 @@ import msgspec
 
 from kube.client.errors import Timeout, Unreachable
 from kube.client.transport import JSON, LINE_BYTES, OBJECT_BYTES, Response, check_path, deadline, too_large, whole
-from simulator.apiserver.calls import Call
-from simulator.apiserver.fault_responses import HEADERS, come_through, injected_refusal, refusal_response
+from simulator.apiserver.calls import Call, NoSuchGroup, Refusal
 from simulator.apiserver.faults import End, Fault, Faults
-from simulator.apiserver.refusals import Refusal
-from simulator.apiserver.watch import WatchStream
+from simulator.apiserver.get import WatchStream, expired_line
 
 #: An open watch, and its lines as they reach the client.
 _Watch = tuple[WatchStream, AsyncIterator[bytes]]
@@ -270,3 +271,84 @@ async def _nothing() -> AsyncIterator[bytes]:
     no_lines: tuple[bytes, ...] = ()
     for line in no_lines:
         yield line
+
+
+class BrokenOff(Unreachable):
+    """Raised where a watch ends inside a line, of which ``rest`` came through, or its connection breaks."""
+
+    def __init__(self, rest: bytes, *, closes: bool) -> None:
+        super().__init__("injected: the watch broke off")
+        self.rest = rest
+        #: The stream ends as if all were said; else the connection breaks.
+        self.closes = closes
+
+
+async def come_through(lines: AsyncIterable[bytes], fault: Fault, struck: Callable[[], None]) -> AsyncIterator[bytes]:
+    """Yield the lines that reach the client; ``struck`` is called when the fault happens. Raises BrokenOff."""
+    passed = 0
+    async for line in lines:
+        if fault.line_delay_s:
+            await anyio.sleep(fault.line_delay_s)
+            struck()
+        if fault.end is End.NOT or passed != fault.after_lines:
+            yield line
+        else:
+            struck()
+            if (last := await _struck(line, fault)) is not None:
+                yield last
+            if fault.end is not End.GARBLES:
+                return
+        passed += 1
+
+
+async def _struck(line: bytes, fault: Fault) -> bytes | None:
+    """Return what comes in place of a line; None for nothing."""
+    match fault.end:
+        case End.BREAKS:
+            raise BrokenOff(b"", closes=False)
+        case End.BREAKS_INSIDE | End.CLOSES_INSIDE:
+            raise BrokenOff(fault.cut(line), closes=fault.end is End.CLOSES_INSIDE)
+        case End.GARBLES:
+            return fault.cut(line)
+        case End.EXPIRES:
+            return expired_line()
+        case End.FALLS_SILENT:
+            await anyio.sleep_forever()
+        case End.CLOSES | End.NOT:
+            pass
+    return None
+
+
+HEADERS = {"content-type": "application/json"}
+
+_PROSE = b"<html><body>no server is available to handle this request</body></html>"
+_REASONS = {
+    401: "Unauthorized",
+    403: "Forbidden",
+    409: "Conflict",
+    410: "Expired",
+    429: "TooManyRequests",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+    504: "Timeout",
+}
+
+
+def injected_refusal(fault: Fault) -> Response:
+    """Return the answer of a fault that refuses a request."""
+    if fault.in_prose:
+        return Response(fault.refuse_with, {"content-type": "text/html"}, _PROSE)
+    reason = _REASONS.get(fault.refuse_with, "")
+    refusal = Refusal(fault.refuse_with, reason, f"injected: {reason or fault.refuse_with}")
+    if fault.refuse_with == 429:
+        refusal.retry_after_s = fault.retry_after_s
+    return refusal_response(refusal)
+
+
+def refusal_response(refusal: Refusal) -> Response:
+    """Return a refusal as an HTTP answer."""
+    if isinstance(refusal, NoSuchGroup):
+        return Response(refusal.code, {"content-type": "text/plain; charset=utf-8"}, refusal.body())
+    if refusal.retry_after_s is None:
+        return Response(refusal.code, HEADERS, refusal.body())
+    return Response(refusal.code, {**HEADERS, "retry-after": str(refusal.retry_after_s)}, refusal.body())

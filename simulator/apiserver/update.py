@@ -9,11 +9,8 @@ import msgspec
 
 from simulator.apiserver import pods
 from simulator.apiserver.admission import Admission
-from simulator.apiserver.calls import Call
-from simulator.apiserver.create import Creation, attributes_of
-from simulator.apiserver.delete import is_finished
-from simulator.apiserver.patches import PatchFailed, json_patch, merge, strategic
-from simulator.apiserver.refusals import (
+from simulator.apiserver.calls import (
+    Call,
     Refusal,
     bad_request,
     conflict,
@@ -24,10 +21,12 @@ from simulator.apiserver.refusals import (
     unprocessable_patch,
     unsupported_media_type,
 )
-from simulator.apiserver.store import Store
+from simulator.apiserver.create import Creation, attributes_of
+from simulator.apiserver.delete import is_finished
+from simulator.apiserver.patches import PatchFailed, json_patch, merge, strategic
+from simulator.apiserver.store import Store, Stored
 from simulator.apiserver.types import CONFIG_MAPS, PODS, ResourceType
 from simulator.apiserver.validation import carry_over, check_maps, check_micro_times, check_type
-from simulator.apiserver.watchlog import Stored
 
 Object = dict[str, Any]
 

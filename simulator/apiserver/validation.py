@@ -6,7 +6,7 @@ import functools
 import re
 from typing import Any
 
-from simulator.apiserver.refusals import bad_request, invalid
+from simulator.apiserver.calls import bad_request, invalid
 from simulator.apiserver.types import EVENTS, LEASES, ResourceType
 
 _MICRO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)")

@@ -1,6 +1,6 @@
 """What waits in a cluster at rest: whether it fits (L1), whether it says why (L3, S11), and nodes kept for it (L6).
 
-Each node pool that has a scheduler is judged by its own nodes and pods (pools.py).
+Each node pool that has a scheduler is judged by its own nodes and pods.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from typing import Final
 from simulator.checks import fit, messages
 from simulator.checks.claims import Claims
 from simulator.checks.facts import PodFacts
-from simulator.checks.gangs import Key
+from simulator.checks.gangs import Key, Pools
 from simulator.checks.limits import Limits
 from simulator.checks.messages import Asking, Scene
-from simulator.checks.pools import Pools
 from simulator.checks.violations import Findings
 
 _OWNER: Final = re.compile(
@@ -147,7 +146,7 @@ class AtRest:
         kept_from = self.kept_from(scene)
         found = (
             told
-            for part, waiting in self.pools.parts(scene, self.waiting())
+            for part, waiting in parts_by_pool(self.pools, scene, self.waiting())
             for told in (
                 *fit.fitting(waiting, part.members, minimums, part.rooms, kept_from=kept_from),
                 *self.claims.fitting(waiting, replace(part, minimums=minimums), kept_from=kept_from),
@@ -159,7 +158,7 @@ class AtRest:
     def kept_from(self, scene: Scene) -> Callable[[PodFacts], Collection[str]]:
         """Return a function: the nodes from which a waiting pod is kept, by node reserves of its pool or other pods."""
         reserves: dict[str, NodeReserves] = {}
-        for part, waiting in self.pools.parts(scene, self.waiting()):
+        for part, waiting in parts_by_pool(self.pools, scene, self.waiting()):
             reserves.update(dict.fromkeys((pod.uid for pod in waiting), self._reserves(part, waiting)))
 
         def kept_from(pod: PodFacts) -> Collection[str]:
@@ -170,7 +169,7 @@ class AtRest:
 
     def judge(self, scene: Scene, used: Collection[str], at_s: float) -> None:
         """Judge what pods say that wait (L3, S11), and for whom nodes are kept (L6). ``used``: nodes that have pods."""
-        for part, waiting in self.pools.parts(scene, self.waiting()):
+        for part, waiting in parts_by_pool(self.pools, scene, self.waiting()):
             reserves = self._reserves(part, waiting)
             for text in reserves.drained(used):
                 self.findings.add("L6", at_s, text)
@@ -206,3 +205,17 @@ def _missing(pod: PodFacts, scene: Scene) -> int | None:
     key = (pod.namespace, pod.pod_group)
     least = scene.minimums.get(key)
     return 1 if least is None else least.lacks(fit.placed(scene.members[key]))
+
+
+def parts_by_pool(pools: Pools, scene: Scene, waiting: Iterable[PodFacts]) -> Iterator[tuple[Scene, list[PodFacts]]]:
+    """Yield what each pool has, with the pods of it that wait."""
+    if not pools.is_divided:
+        yield scene, list(waiting)
+        return
+    found: dict[str, list[PodFacts]] = {}
+    for pod in waiting:
+        found.setdefault(pools.of(pod), []).append(pod)
+    for pool, pods in found.items():
+        nodes = {name: node for name, node in scene.nodes.items() if node.pool == pool}
+        rooms = [room for room in scene.rooms if room.name in nodes]
+        yield replace(scene, nodes=nodes, rooms=rooms, others=len(scene.nodes) - len(nodes), short={}), pods

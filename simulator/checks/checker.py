@@ -2,7 +2,7 @@
 
 It shares no code with the product. It learns what happened on the machines (simulator/nodes/ground_truth.py), every
 version of the API objects as plain JSON (observer.py), who wrote what (evictions.py), and, when nothing is under way,
-what schedulers have in their books (simulator/ledger_view.py). It adds up exact fractions of what each pod *asked when
+what schedulers have in their books (simulator/audit.py). It adds up exact fractions of what each pod *asked when
 it was bound* on the devices that its containers *really see*: what a pod claims later, and what anybody believes about
 it, does not count.
 """
@@ -18,17 +18,15 @@ from typing import Final
 
 from simulator.checks import facts, fit, ledgers, messages
 from simulator.checks.at_rest import AtRest
-from simulator.checks.bindings import Bindings, PoolNodes
+from simulator.checks.bindings import Bindings, Keeping, PoolNodes
 from simulator.checks.claims import Claims
 from simulator.checks.evictions import Evictions, Write, Writes
 from simulator.checks.facts import Json, PodFacts
 from simulator.checks.fit import Apart
-from simulator.checks.gangs import Gangs
-from simulator.checks.isolation import Keeping
+from simulator.checks.gangs import Gangs, Pools
 from simulator.checks.ledgers import Ledger, NodeFacts, Recount
 from simulator.checks.limits import Lateness, Limits
 from simulator.checks.messages import Asking, Scene
-from simulator.checks.pools import Pools
 from simulator.checks.preemption import Nominations
 from simulator.checks.usage import Promises, SliceUse, Usage
 from simulator.checks.violations import Findings

@@ -445,7 +445,7 @@ def _fits_whole(members: list[PodFacts], minimums: Minimums, free: list[Room]) -
 def is_judged(pod: PodFacts, *, with_claims: bool = False, also: frozenset[str] = frozenset()) -> bool:
     """Whether nothing but room keeps a waiting pod from being placed, as far as can be told here.
 
-    ``with_claims``: its claims are judged elsewhere (claims_at_rest.py); ``also``: and so are these resources.
+    ``with_claims``: its claims are judged elsewhere (claims.py); ``also``: and so are these resources.
     """
     spec = pod.raw["spec"]
     has_other_gpus = facts.asks_other_gpus(spec) if with_claims else pod.has_other_gpus

@@ -1,4 +1,8 @@
-"""S4, from the API objects: a gang is bound whole or not at all; and, for S7, which gangs are broken."""
+"""Groups, from the API objects: a gang is bound whole or not at all (S4), which are broken (S7), and their pools.
+
+S5, L1, L3, L4 and L6 are about the nodes that a pod's scheduler may use; S6 and S14 about the queues and nominations of
+its node pool.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from simulator.checks.facts import Json, PodFacts
+from simulator.checks.ledgers import NodeFacts
 from simulator.checks.violations import Findings
 from wire import names
 
@@ -289,3 +294,23 @@ def _put(listed: set[_T], each: _T, *, is_in: bool) -> None:
         listed.add(each)
     else:
         listed.discard(each)
+
+
+@dataclass(frozen=True, slots=True)
+class Pools:
+    """``is_divided``: whether each pool has a scheduler. ``groups``: labels of PodGroups that are there."""
+
+    is_divided: bool
+    groups: Mapping[Key, Json]
+
+    def of(self, pod: PodFacts) -> str:
+        """The pool of a pod: what its PodGroup's label says, or its own without a PodGroup."""
+        return self.labelled(self.groups.get((pod.namespace, pod.pod_group), pod.labels))
+
+    def labelled(self, labels: Mapping[str, str] | None) -> str:
+        """The pool of an object with these labels; "" of all objects where the cluster is not divided."""
+        return str((labels or {}).get(names.NODE_POOL_LABEL) or "") if self.is_divided else ""
+
+    def may_use(self, pod: PodFacts, node: NodeFacts) -> bool:
+        """Whether a pod's scheduler uses a node."""
+        return not self.is_divided or self.of(pod) == node.pool

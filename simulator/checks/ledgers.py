@@ -351,7 +351,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """What one running scheduler has in its books just now, as plain numbers (simulator/ledger_view.py).
+    """What one running scheduler has in its books just now, as plain numbers (simulator/audit.py).
 
     ``is_busy``: a commit of its own is under way, or a gang's plan is not carried out.
     """

@@ -17,11 +17,9 @@ from functools import partial
 from itertools import product
 from typing import Final, NamedTuple
 
-from simulator.checks import queues as queueloads
-from simulator.checks import queues as queuetelling
-from simulator.checks import queues as queueuse
+from simulator.checks import queues
 from simulator.checks.facts import Charged, Json, PodFacts
-from simulator.checks.pools import Pools
+from simulator.checks.gangs import Pools
 from simulator.checks.queues import AMOUNTS, PER, Amounts, Load, QueueTree, Row, Sums
 from simulator.checks.violations import Findings
 from wire import names
@@ -184,7 +182,7 @@ class Limits:
 
     def _row(self, pod: PodFacts) -> Row:
         pool = self.pool_of(pod)
-        used = queueuse.amounts_used(pod, self._card_mib(pod, pool))
+        used = queues.amounts_used(pod, self._card_mib(pod, pool))
         return Row(pool, self._queue_of(pod), self._is_fixed(pod), self.priority_of(pod), used)
 
     # --- what is judged ----------------------------------------------------------------------------------------------
@@ -277,7 +275,7 @@ class Limits:
 
     def _asked(self, pods: list[PodFacts], most: int) -> Amounts:
         """What those that ask the most ask together."""
-        each = [queueuse.asked(pod, self._card_mib(pod, self.pool_of(pod))) for pod in pods]
+        each = [queues.asked(pod, self._card_mib(pod, self.pool_of(pod))) for pod in pods]
         return {name: sum(sorted((one[name] for one in each), reverse=True)[:most], Fraction(0)) for name in PER}
 
     def _exceeds(self, pool: str, bound: Bound, more: Fraction, gone: Row | None) -> bool:
@@ -309,7 +307,7 @@ class Limits:
             )
 
         text = pod.verdict.message if pod.verdict else ""
-        return queuetelling.untrue(text, self._queue_of(pod), tree, used)
+        return queues.untrue(text, self._queue_of(pod), tree, used)
 
     def loads(self) -> Iterator[Load]:
         """Yield every queue with what it and those below it have; after them those that pods name and nobody made."""
@@ -318,7 +316,7 @@ class Limits:
             if not pod.has_ended:
                 own.setdefault(self.pool_of(pod), {}).setdefault(self._queue_of(pod), []).append(pod)
         for pool, pods in own.items():
-            yield from queueloads.loads(self._tree(pool), pods, partial(self._card_in, pool))
+            yield from queues.loads(self._tree(pool), pods, partial(self._card_in, pool))
 
     def _card_in(self, pool: str, pod: PodFacts) -> int:
         return self._card_mib(pod, pool)

@@ -6,6 +6,7 @@ so.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -19,32 +20,178 @@ from podgrouper.core import answers, fields
 from podgrouper.core.answers import Group, Nothing, Refusal, Why
 from podgrouper.core.foreign import gangs
 from podgrouper.core.grouping import group
-from podgrouper.core.kinds import is_unread
+from podgrouper.core.kinds import is_unread, pods_of
 from podgrouper.core.owner_chain import Absent, Read
-from simulator.controllers import argo, grove, jobset, kubeflow, kubevirt, lws, ray, spark, templated, vllm, volcano
-from simulator.controllers.pods import Charge, Expand, Json, Made, Malformed, Placed, Template, child, owner_of, stored
+from podgrouper.core.rule_input import Pods
+from simulator.controllers import argo, jobs, roles
+from simulator.controllers.pods import (
+    Charge,
+    Expand,
+    Json,
+    Made,
+    Malformed,
+    Placed,
+    Template,
+    child,
+    identity,
+    marks,
+    named,
+    objects,
+    owner_of,
+    placed,
+    read_template,
+    stored,
+)
 from wire import names
 from wire.crds.podgroup import PodGroup
 from wire.gangs import IN_ORDER, waits_for_itself
+from wire.go import parse_int
+
+#: The name of a container that has none.
+_MAIN: Final = "main"
+#: KServe's name of the container of a model server, which is merged with the field for it.
+_OF_MODEL: Final = "kserve-container"
+#: What a field for the main container has of a container.
+_OF_CONTAINERS: Final = ("name", "image", "resources", "env", "envFrom", "command", "args")
+
+
+def has_template(api_version: object, kind: object) -> bool:
+    """Whether pods of this kind are made here."""
+    return bool(pods_of(str(api_version), str(kind)))
+
+
+def expand_template(controller: Json, charge: Charge) -> Iterator[Placed]:
+    """Yield the pods that an object describes. Raises Malformed."""
+    for described in _described(controller):
+        spec, pods = child(controller, "spec"), described.pods
+        stopped = child(child(controller.get("metadata"), "annotations"), pods.stopped) or "false"
+        if stopped == "false" and (not pods.unless or fields.at(spec, pods.unless) is None):
+            yield from _pods(described, charge)
+
+
+def written_templates(obj: Json) -> Iterator[tuple[str, Json]]:
+    """Yield pod templates of specs in an object, with their paths. Raises Malformed."""
+    for described in _described(obj):
+        raw, path = described.field(described.pods.template)
+        if described.pods.is_spec and raw is not None:
+            yield path, _template(obj, raw, path, described.pods).raw
+
+
+def _described(controller: Json) -> Iterator[_Described]:
+    for pods in pods_of(str(controller.get("apiVersion")), str(controller.get("kind"))):
+        if not pods.each:
+            yield _Described(controller, pods)
+            continue
+        listed = fields.at(child(controller, "spec"), pods.each)
+        for at, item in enumerate(objects(listed, f"spec.{pods.each}")):
+            yield _Described(controller, pods, item, f"spec.{pods.each}[{at}]")
+
+
+class _Described(msgspec.Struct, frozen=True):
+    """Pods of one sort of an object; ``item``: that of a list which describes them, at ``place``."""
+
+    controller: Json
+    pods: Pods
+    item: Json | None = None
+    place: str = "spec"
+
+    def field(self, path: str) -> tuple[Any, str]:
+        """Return the value of a field, and its path from the object."""
+        if path.startswith("."):
+            return fields.at(self.item, path[1:]), f"{self.place}{path}"
+        return fields.at(child(self.controller, "spec"), path), f"spec.{path}"
+
+    def count(self, path: str) -> int:
+        """Return a number, 1 where there is none. Raises Malformed."""
+        value, full = self.field(path)
+        if value is None:
+            return 1
+        if type(value) is not int or value < 0:
+            raise Malformed(f"{full} is {shown(repr(value))}; a number of 0 or more is allowed")
+        return value
+
+
+def _pods(described: _Described, charge: Charge) -> Iterator[Placed]:
+    controller, pods = described.controller, described.pods
+    raw, path = described.field(pods.template)
+    if raw is None and len(pods_of(controller["apiVersion"], controller["kind"])) > 1:
+        return
+    template = _template(controller, raw, path, pods)
+    count = _scale(template, pods.scale) if pods.scale else math.prod(map(described.count, pods.counts))
+    charge(count, path, template)
+    name = controller["metadata"]["name"]
+    if described.item is not None:
+        name = f"{name}-{named(described.item, described.place)}"
+    elif pods.is_spec and not pods.template.startswith("template"):
+        name = f"{name}-{pods.template.partition('.')[0]}"
+    owners = _template_owners(controller, pods, template, name)
+    for index in range(count):
+        is_numbered = pods.below[:1] == (("apps/v1", "StatefulSet"),)
+        how = {"name": f"{name}-{index}"} if is_numbered else {"generate_name": f"{name}-"}
+        yield placed(owners, template, **how)
+
+
+def _template_owners(controller: Json, pods: Pods, template: Template, name: str) -> list[Json]:
+    """The owners of pods, the direct one first."""
+    above, owners, like = controller, [controller], {"metadata": marks((template.raw.get("metadata"), template.path))}
+    for api_version, kind in reversed(pods.below):
+        called = f"{name}-{identity(template.raw)}" if kind == "ReplicaSet" else name
+        above = stored(api_version, kind, called, above=above, like=like)
+        owners.insert(0, above)
+    return owners
+
+
+def _template(controller: Json, raw: object, path: str, pods: Pods) -> Template:
+    if not pods.is_spec and isinstance(raw, Mapping):
+        containers = child(child(raw, "spec"), "containers")
+        if isinstance(containers, list):
+            raw = {**raw, "spec": {**raw["spec"], "containers": [_called(each) for each in containers]}}
+        return read_template(raw, path)
+    if not isinstance(raw, Mapping):
+        return read_template(raw, path)
+    main = next((raw[field] for field in pods.container if isinstance(raw.get(field), Mapping)), None)
+    spec = {field: value for field, value in raw.items() if field not in pods.container}
+    if main is not None:
+        beside = [each for each in objects(raw.get("containers"), path) if each.get("name") != _OF_MODEL]
+        spec["containers"] = [{field: main[field] for field in _OF_CONTAINERS if field in main}, *beside]
+    if isinstance(spec.get("containers"), list):
+        spec["containers"] = [_called(each) for each in spec["containers"]]
+    copied = ((fields.at(controller, at), at) for at in pods.copied)
+    return read_template({"metadata": marks(*copied), "spec": spec}, path)
+
+
+def _called(container: Any) -> Any:
+    """A container with the name and image that its controller gives it where it has none."""
+    return {"name": _MAIN, "image": "unknown", **container} if isinstance(container, Mapping) else container
+
+
+def _scale(template: Template, annotation: str) -> int:
+    """How many pods an annotation asks for; one where it does not."""
+    text = child(child(template.raw.get("metadata"), "annotations"), annotation)
+    return max(1, parse_int(text) or 1) if isinstance(text, str) else 1
+
 
 _MOST_STEPS: Final = 1_000_000
 #: API version and kind -> what makes its pods.
 _EXPANDED: Final[Mapping[tuple[str, str], Expand]] = {
-    **{("kubeflow.org/v1", kind): kubeflow.expand for kind in kubeflow.REPLICAS},
-    ("kubeflow.org/v2beta1", "MPIJob"): kubeflow.expand,
+    **{("kubeflow.org/v1", kind): jobs.expand_kubeflow for kind in jobs.REPLICAS},
+    ("kubeflow.org/v2beta1", "MPIJob"): jobs.expand_kubeflow,
     **{
-        (f"ray.io/{version}", kind): ray.expand
+        (f"ray.io/{version}", kind): roles.expand_ray
         for version in ("v1", "v1alpha1")
         for kind in ("RayCluster", "RayJob", "RayService")
     },
-    **{(f"jobset.x-k8s.io/{version}", "JobSet"): jobset.expand for version in ("v1", "v1alpha2")},
-    ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"): lws.expand,
-    ("batch.volcano.sh/v1alpha1", "Job"): volcano.expand,
-    **{(f"sparkoperator.k8s.io/{version}", "SparkApplication"): spark.expand for version in ("v1beta1", "v1beta2")},
+    **{(f"jobset.x-k8s.io/{version}", "JobSet"): jobs.expand_jobset for version in ("v1", "v1alpha2")},
+    ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"): roles.expand_lws,
+    ("batch.volcano.sh/v1alpha1", "Job"): jobs.expand_volcano,
+    **{
+        (f"sparkoperator.k8s.io/{version}", "SparkApplication"): roles.expand_spark
+        for version in ("v1beta1", "v1beta2")
+    },
     ("argoproj.io/v1alpha1", "Workflow"): argo.expand,
-    ("grove.io/v1alpha1", "PodCliqueSet"): grove.expand,
-    **{("kubevirt.io/v1", kind): kubevirt.expand for kind in ("VirtualMachine", "VirtualMachineInstance")},
-    ("production-stack.vllm.ai/v1alpha1", "VLLMRuntime"): vllm.expand,
+    ("grove.io/v1alpha1", "PodCliqueSet"): roles.expand_grove,
+    **{("kubevirt.io/v1", kind): roles.expand_kubevirt for kind in ("VirtualMachine", "VirtualMachineInstance")},
+    ("production-stack.vllm.ai/v1alpha1", "VLLMRuntime"): roles.expand_vllm,
 }
 
 
@@ -55,8 +202,8 @@ _DESCRIBED: Final[Mapping[tuple[str, str], tuple[str, Callable[[Json, str], Iter
     ("argoproj.io", "WorkflowTemplate"): ("spec", argo.templates),
     ("argoproj.io", "ClusterWorkflowTemplate"): ("spec", argo.templates),
     ("argoproj.io", "CronWorkflow"): ("spec.workflowSpec", argo.templates),
-    ("sparkoperator.k8s.io", "SparkApplication"): ("spec", spark.templates),
-    ("sparkoperator.k8s.io", "ScheduledSparkApplication"): ("spec.template", spark.templates),
+    ("sparkoperator.k8s.io", "SparkApplication"): ("spec", roles.spark_templates),
+    ("sparkoperator.k8s.io", "ScheduledSparkApplication"): ("spec.template", roles.spark_templates),
 }
 
 
@@ -67,7 +214,7 @@ def templates(obj: Json) -> Iterator[tuple[str, Json]]:
     spec = fields.at(obj, path)
     if made is not None and isinstance(spec, Mapping):
         yield from made(spec, path)
-    yield from templated.templates(obj)
+    yield from written_templates(obj)
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -113,7 +260,7 @@ def group_made(group: PodGroup) -> Made:
 
 def is_known(api_version: object, kind: object) -> bool:
     """Whether pods of this kind are made here."""
-    return (api_version, kind) in _EXPANDED or templated.is_known(api_version, kind)
+    return (api_version, kind) in _EXPANDED or has_template(api_version, kind)
 
 
 def expand(controller: Json, namespace: str, charge: Charge) -> Workload:
@@ -126,7 +273,7 @@ def expand(controller: Json, namespace: str, charge: Charge) -> Workload:
         templates.append(template.path)
         charge(count, field, template)
 
-    made = list(_EXPANDED.get((api_version, kind), templated.expand)(top, noted))
+    made = list(_EXPANDED.get((api_version, kind), expand_template)(top, noted))
     pods = sum(each.made.resource is PODS for each in made)
     _bound(pods, len(templates))
     return _grouped(made, namespace, pods)

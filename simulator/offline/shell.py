@@ -38,9 +38,8 @@ from scheduler.core.model.plan import (
 from scheduler.core.model.preemption import Budget, Evicted, Nomination, Victim
 from scheduler.core.model.records import NodeRecord, PodRecord
 from scheduler.core.model.stale import Stale
-from simulator.offline import claims
-from simulator.offline.books import Books
-from simulator.offline.claims import DeviceClaims
+from simulator.offline import books
+from simulator.offline.books import Books, DeviceClaims
 from wire import names
 from wire.core import Pod, PodStatus
 from wire.rfc3339 import rfc3339
@@ -269,7 +268,7 @@ class Shell:
         return True
 
     def _prepare(self, placement: Placement) -> None:
-        claims.bind(self.cluster.storage, placement)
+        books.bind(self.cluster.storage, placement)
         uid = placement.pod_uid
         if placement.claims:
             before = self._pods[uid]

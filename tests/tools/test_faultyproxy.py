@@ -14,8 +14,8 @@ from kube.client.config import plain
 from kube.client.errors import ApiError, Unreachable
 from kube.client.http import HttpTransport
 from kube.client.transport import Response
-from simulator.apiserver.fault_responses import expired_line
 from simulator.apiserver.faults import NOTHING, End, Fault
+from simulator.apiserver.get import expired_line
 from tools.faultyproxy import FaultyProxy, Kind
 
 LINES = [b'{"line":%d}' % number for number in range(4)]

@@ -21,7 +21,7 @@ from typing_extensions import override
 
 from kube.client.errors import ApiError
 from kube.client.transport import JSON, OBJECT_BYTES, Response, Transport
-from simulator.apiserver.fault_responses import HEADERS
+from simulator.apiserver.transport import HEADERS
 from wire import names
 
 MERGE = "application/merge-patch+json"

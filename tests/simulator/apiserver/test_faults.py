@@ -12,9 +12,9 @@ import pytest
 from kube.client.errors import Timeout, Unreachable
 from kube.client.transport import Response
 from simulator.apiserver.calls import Call
-from simulator.apiserver.fault_responses import BrokenOff, come_through
 from simulator.apiserver.faults import End, Fault, once
 from simulator.apiserver.server import MemoryApiServer
+from simulator.apiserver.transport import BrokenOff, come_through
 from tests.simulator.apiserver.calls import CONFIG_MAPS, PODS, decoded, pod, send
 
 

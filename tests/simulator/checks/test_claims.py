@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from simulator.checks import facts
-from simulator.checks.claims import Claims
-from simulator.checks.claims_at_rest import fitting
+from simulator.checks.claims import Claims, fitting
 from simulator.checks.facts import PodFacts
 from simulator.checks.facts import pod as read
 from simulator.checks.fit import Room

@@ -8,7 +8,7 @@ import pytest
 
 from simulator.checks import claim_facts, facts
 from simulator.checks.checker import NODES, POD_GROUPS
-from simulator.checks.claims_at_rest import backed_fitting
+from simulator.checks.claims import backed_fitting
 from simulator.checks.facts import pod as read
 from simulator.checks.fit import Apart, Room, terms_of
 from simulator.checks.gangs import Minimums

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from simulator.checks import facts, ledgers
+from simulator.checks.at_rest import parts_by_pool
 from simulator.checks.checker import BIND_REQUESTS, NODES, POD_GROUPS, QUEUES
 from simulator.checks.facts import PodFacts
 from simulator.checks.fit import Room
+from simulator.checks.gangs import Pools
 from simulator.checks.limits import Lateness
 from simulator.checks.messages import Scene
-from simulator.checks.pools import Pools
 from tests.simulator.checks.preemptions import PreemptionStory, holding, nomination
 from tests.simulator.made_up import NODE, Story, node, pod, pod_group, reservation
 from wire import names
@@ -52,10 +53,10 @@ def test_each_pool_is_judged_by_its_own_nodes() -> None:
     waiting = [_pod(), _pod("a"), _pod("", "of-a"), _pod("gone")]
     parts = [
         ([*part.nodes], [room.name for room in part.rooms], part.others, len(pods))
-        for part, pods in Pools(is_divided=True, groups=GROUPS).parts(scene, waiting)
+        for part, pods in parts_by_pool(Pools(is_divided=True, groups=GROUPS), scene, waiting)
     ]
     assert parts == [(["m"], ["m"], 2, 1), (["n", "o"], ["n", "o"], 1, 2), ([], [], 3, 1)]
-    assert [*Pools(is_divided=False, groups={}).parts(scene, waiting)] == [(scene, waiting)]
+    assert [*parts_by_pool(Pools(is_divided=False, groups={}), scene, waiting)] == [(scene, waiting)]
 
 
 # --- S6, S7 and S14 of each pool -------------------------------------------------------------------------------------

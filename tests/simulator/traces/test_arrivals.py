@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from simulator.traces.arrivals import arrivals
+from simulator.traces.trace import arrivals
 from tests.simulator.traces.made_up import trace
 
 pytestmark = pytest.mark.thorough

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from simulator.traces import trace
-from simulator.traces.arrivals import GoRandom
-from simulator.traces.tally import Point, at_load, load_curve
-from simulator.traces.trace import Ask, MalformedTrace, TraceNode, TracePod
+from simulator.traces.records import Point, at_load, load_curve
+from simulator.traces.trace import Ask, GoRandom, MalformedTrace, TraceNode, TracePod
 
 pytestmark = pytest.mark.thorough
 

@@ -17,12 +17,9 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.model.settings import Settings
 from simulator.clock import VirtualClock
 from simulator.traces import trace as reading
-from simulator.traces.arrivals import Arrivals, arrivals
-from simulator.traces.full import replay_in_full
-from simulator.traces.records import REPLAYED, Records, SharedDevices, node_name, node_record
-from simulator.traces.replay import NoLifetimes, PricesFrom, churn, replay
-from simulator.traces.tally import Run, Strategies, at_load
-from simulator.traces.trace import Ask, Trace, TraceNode
+from simulator.traces.records import REPLAYED, Records, Run, SharedDevices, Strategies, at_load, node_name, node_record
+from simulator.traces.replay import NoLifetimes, PricesFrom, churn, replay, replay_in_full
+from simulator.traces.trace import Arrivals, Ask, Trace, TraceNode, arrivals
 from tests.simulator.traces.made_up import trace
 
 VIRTUAL_TIME = True

@@ -15,11 +15,20 @@ from scheduler.core.model.quota import QueueRecord, Resources
 from scheduler.core.model.settings import Settings
 from scheduler.core.report.state import QueueState
 from simulator.traces.records import node_record
-from simulator.week import jobs
-from simulator.week.jobs import DAY_H, HOUR_S, Job, arrivals, weight
-from simulator.week.tally import Tally
-from simulator.week.week import Shell, Week, simulated
-from simulator.week.workload import LOAD_PERCENT, MalformedWorkload, When, university, workload
+from simulator.week import workload as workloads
+from simulator.week.week import Shell, Tally, Week, simulated
+from simulator.week.workload import (
+    DAY_H,
+    HOUR_S,
+    LOAD_PERCENT,
+    Job,
+    MalformedWorkload,
+    When,
+    arrivals,
+    university,
+    weight,
+    workload,
+)
 from tests.simulator.week.small import crowded, single_gpus, two_teams, written
 from tests.whole import IS_WHOLE
 
@@ -233,9 +242,9 @@ def test_a_gang_that_is_larger_than_what_is_left_of_a_quota_is_owed_nothing() ->
 
 def test_a_shared_device_has_a_book_of_its_tenants_until_the_last_one_ends() -> None:
     cluster, later = Cluster(Settings(preemption=False)), list[Callable[[], None]]()
-    nodes = [node_record(node, rank) for rank, node in enumerate(jobs.nodes(two_teams()))]
+    nodes = [node_record(node, rank) for rank, node in enumerate(workloads.nodes(two_teams()))]
     cluster.replace_nodes(nodes)
-    cluster.queues.records.replace([jobs.queue(each) for each in two_teams().queues])
+    cluster.queues.records.replace([workloads.queue(each) for each in two_teams().queues])
     shell = Shell(cluster, nodes, Tally(1_000), lambda _, call: later.append(call))
     for number in range(2):
         shell.come(
@@ -244,8 +253,8 @@ def test_a_shared_device_has_a_book_of_its_tenants_until_the_last_one_ends() -> 
                 saves_every_s=0,
             )
         )  # fmt: skip
-    shell.carry_out(cluster.decide(1, wall_s=jobs.wall_s(0)))
-    shell.carry_out(cluster.decide(2, wall_s=jobs.wall_s(0)))
+    shell.carry_out(cluster.decide(1, wall_s=workloads.wall_s(0)))
+    shell.carry_out(cluster.decide(2, wall_s=workloads.wall_s(0)))
 
     def tenants() -> list[dict[str, int]]:
         books = (held.book for held in cluster.snapshot().pods.reservations.values())
