@@ -12,11 +12,11 @@ from simulator.nodes import shape
 from simulator.nodes.shape import parse
 from simulator.world import World
 from tests.whole import IS_WHOLE
-from verification.hostile import made_claims, slicing
+from verification.hostile import made_devices
 from verification.hostile.actions import Action, CreatePod, DeletePod
 from verification.hostile.coverage_marks import WITH_CLAIMS
+from verification.hostile.crowding import PODS, PROMISED, SHAPES, mixed
 from verification.hostile.faults import drawing
-from verification.hostile.mixed import PODS, PROMISED, SHAPES, mixed
 from verification.hostile.run import Outcome, run
 from verification.hostile.scenario import Scenario, Script, Switches, encode, scenario_of
 
@@ -66,7 +66,7 @@ _MIG_SEEDS = range(1, 1 + (int(os.environ.get("MOORAGE_MIG", "0")) or (24 if IS_
 
 @pytest.mark.parametrize("seed", _MIG_SEEDS)
 def test_whatever_happens_while_slices_are_made_every_invariant_holds(seed: int) -> None:
-    told = slicing.scenario(seed)
+    told = made_devices.slices_scenario(seed)
     outcome = run(told, limit_cpu_s=60.0)
     script = encode(Script(violates="", story=f"slices on demand, seed {seed}", scenario=told)).decode()
     assert outcome.violations == (), "\n".join([*map(str, outcome.violations[:5]), *outcome.events, script])
@@ -74,7 +74,7 @@ def test_whatever_happens_while_slices_are_made_every_invariant_holds(seed: int)
 
 def test_where_nothing_goes_wrong_slices_are_made_and_pods_are_bound() -> None:
     worlds: list[World] = []
-    assert run(slicing.scenario(1, kinds=()), show=worlds.append).violations == ()
+    assert run(made_devices.slices_scenario(1, kinds=()), show=worlds.append).violations == ()
     writes = [entry for entry in worlds[0].server.audit if entry.user == "scheduler" and entry.code < 300]
     assert sum(entry.resource == "gpunodes" for entry in writes) >= 3
     assert sum(entry.resource == "bindrequests" or entry.subresource == "binding" for entry in writes) >= 5
@@ -98,7 +98,7 @@ def test_whatever_happens_to_claims_every_invariant_holds(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", _CLAIMS_SEEDS[: max(2, len(_CLAIMS_SEEDS) // 2)])
 def test_whatever_devices_draw_on_or_have_to_do_first_every_invariant_holds(seed: int) -> None:
-    told = made_claims.enriched_scenario(seed)
+    told = made_devices.enriched_scenario(seed)
     outcome = run(told, limit_cpu_s=60.0)
     script = encode(Script(violates="", story=f"claims and their drivers, seed {seed}", scenario=told)).decode()
     assert outcome.violations == (), "\n".join([*map(str, outcome.violations[:5]), *outcome.events, script])
@@ -139,7 +139,7 @@ _REACHED = {
 def test_whatever_happens_to_claims_that_the_scheduler_makes_every_invariant_holds() -> None:
     reached: set[str] = set()
     for seed in _EXTENDED_SEEDS:
-        told = made_claims.scenario(seed)
+        told = made_devices.claims_scenario(seed)
         outcome = run(told, limit_cpu_s=60.0)
         script = encode(
             Script(violates="", story=f"claims for extended resources, seed {seed}", scenario=told)

@@ -165,7 +165,7 @@ _OTHERWISE: Final = (
     *OF_PREEMPTION,
 )
 MARKS: Final = (*_BY_WRITES, *_OTHERWISE)
-#: What is reached where the scheduler makes claims for pods (made_claims.py); nobody has to reach it elsewhere.
+#: What is reached where the scheduler makes claims for pods (made_devices.py); nobody has to reach it elsewhere.
 _WITH_CLAIMS: Final[Mapping[str, _Seen]] = {
     "claim made": _wrote(SCHEDULER, "create", "resourceclaims"),
     "claim made before": _wrote(SCHEDULER, "create", "resourceclaims", code=409),

@@ -1,8 +1,11 @@
-"""Tenants that create the largest and the most different pods that the API server stores, and one that wants its turn.
+"""Crowds: tenants with the largest and the most different pods that the API server stores, and 500 pods of all systems.
 
-Each pod of the crowd asks something else and fits nowhere, so none is decided on like another. Some are as large as are
+Of the first each pod asks something else and fits nowhere, so none is decided on like another. Some are as large as are
 decided on, some larger. When all of them wait, a tenant of another namespace creates a pod that fits: what it costs
 until it runs, and the longest turn before, are judged.
+
+The others are on twenty nodes with cards of three sizes, under many kinds of faults: what holds in the small runs
+(scenario.py) holds in a crowd, with shares in fractions, in MiB and in units of other systems beside each other.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from asyncio.events import Handle
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Final
@@ -21,9 +25,9 @@ from typing import Any, Final
 import anyio
 import msgspec
 
-from kube.client import errors
+from gpu.dialects.settings import DialectSettings, ReplicasSettings
+from kube.client import errors, resources
 from kube.client.api import Api
-from kube.client.resources import PODS
 from scheduler.core.model.settings import Settings
 from scheduler.settings import SchedulerSettings
 from simulator.checks.violations import Violation
@@ -31,7 +35,12 @@ from simulator.clock import VirtualClock, VirtualTimeLoop
 from simulator.components import PRODUCT, Parts
 from simulator.nodes import shape
 from simulator.world import World, WorldSettings
+from verification.hostile import workload
 from verification.hostile.actions import CreatePod
+from verification.hostile.faults import drawing
+from verification.hostile.faults.kinds import KINDS, OF_AGENTS
+from verification.hostile.scenario import Scenario, Switches, scenario_made
+from verification.hostile.workload import Words
 
 WORK: Final = "WORK"
 
@@ -162,7 +171,7 @@ async def _crowd(api: Api, pods: int, rng: random.Random) -> None:
     for number in range(pods):
         body = _different(number) if number % 10 else _largest(number, rng)
         try:
-            await api.create(PODS, body, namespace=_NAMESPACES[number % len(_NAMESPACES)])
+            await api.create(resources.PODS, body, namespace=_NAMESPACES[number % len(_NAMESPACES)])
         except errors.ApiError:
             continue
 
@@ -187,7 +196,40 @@ def _largest(number: int, rng: random.Random) -> dict[str, Any]:
 async def _modest(api: Api, name: str) -> None:
     """Create a pod that fits, and wait until it runs. Raises TimeoutError where it does not."""
     body = CreatePod(at_s=0, name=name, annotations={"gpu-fraction": "0.5"}).manifest
-    await api.create(PODS, body, namespace=_SMALL)
+    await api.create(resources.PODS, body, namespace=_SMALL)
     with anyio.fail_after(_RUNS_S):
-        while (await api.get(PODS, name, namespace=_SMALL)).status.phase != "Running":  # noqa: ASYNC110 - polled as a user does
+        while (await api.get(resources.PODS, name, namespace=_SMALL)).status.phase != "Running":  # noqa: ASYNC110 - polled as a user does
             await anyio.sleep(0.1)
+
+
+SHAPES: Final = ("7x4x24GiB", "7x4x40GiB", "6x8x80GiB")
+PODS: Final = 500
+_DURATION_S: Final = 600.0
+#: Of the pods that ask for a part of a device, this part is in the words of another system than KAI.
+_SHARE: Final = 0.85
+#: The plugin's notation: a device is four replicas of ``nvidia.com/sharedgpu`` (I1).
+_REPLICAS: Final = "gpu:sharedgpu:4"
+#: Faults under which every invariant is promised, but for a restored etcd, which takes half of the crowd away. No node
+#: has an agent here, and without one an image that can't be pulled is as a reservation that says nothing.
+_LEFT_OUT: Final = OF_AGENTS | {"etcd-restored", "reservation-unpullable"}
+PROMISED: Final = tuple(sorted(name for name, k in KINDS.items() if not k.unpromised and name not in _LEFT_OUT))
+
+
+def mixed(seed: int, *, pods: int = PODS) -> Scenario:
+    """Make such a scenario from a seed: at least one fault of each kind that excuses nothing."""
+    nodes = shape.parse(SHAPES)
+    actions = workload.draw(_rng(seed, "actions"), shapes=nodes, duration_s=_DURATION_S, size=pods)
+    forms = (*workload.FORMS, _replicas)
+    actions = workload.said_otherwise(_rng(seed, "dialects"), actions, shapes=nodes, share=_SHARE, forms=forms)
+    rng = _rng(seed, "faults")
+    each = (drawing.draw(rng, nodes, kinds=(kind,), duration_s=_DURATION_S) for kind in PROMISED)
+    settings = Switches(dialects=DialectSettings(replicas=ReplicasSettings(entries=(_REPLICAS,))))
+    return scenario_made(seed, SHAPES, settings, actions=actions, faults=chain.from_iterable(each))
+
+
+def _replicas(rng: random.Random, _card_mib: int) -> Words:
+    return {"nvidia.com/sharedgpu": rng.choice(("1", "1", "2"))}, {}, {}
+
+
+def _rng(seed: int, purpose: str) -> random.Random:
+    return random.Random(f"mixed/{seed}/{purpose}")

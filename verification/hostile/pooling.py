@@ -1,7 +1,7 @@
 """Runs of two schedulers of two node pools: nodes, pods, gangs and queues change pools in the midst, under all faults.
 
 There are three mixes of users: without Queues, with the trees of other runs (queueing.py), and with teams that take
-from each other (contending.py), so that room is made on both sides. A queue is of one pool, like all below it but a
+from each other (queueing.py), so that room is made on both sides. A queue is of one pool, like all below it but a
 few; most pods name a queue of their own pool.
 """
 
@@ -16,12 +16,12 @@ import msgspec
 
 from simulator.nodes import shape
 from simulator.nodes.shape import NodeShape
-from verification.hostile import contending, queueing
+from verification.hostile import queueing
 from verification.hostile.actions import Action, ChangePodGroup, CreatePod, CreatePodGroup, DeletePod, EditPod
 from verification.hostile.faults import drawing
 from verification.hostile.faults.kinds import OF_AGENTS, OF_PREEMPTION, Fault
 from verification.hostile.queue_actions import CreateQueue, MoveGroup, MoveNode, MovePod, MoveQueue
-from verification.hostile.scenario import Scenario, Switches
+from verification.hostile.scenario import Scenario, Switches, scenario_made
 from wire import names
 
 SHAPES: Final = ("3x2x80GiB", "1x4x40GiB")
@@ -84,15 +84,7 @@ def scenario(
     kept = random.Random(f"{seed}/pools/berths")
     if kept.random() < _KEEPS_NODES:
         settings = msgspec.structs.replace(settings, reserved_nodes_percent=50, patience_s=kept.choice(_PATIENCES_S))
-    ends_s = (*(action.at_s for action in actions), *(fault.end_s for fault in faults))
-    return Scenario(
-        seed=seed,
-        shapes=SHAPES,
-        settings=settings,
-        actions=tuple(sorted(actions, key=lambda action: action.at_s)),
-        faults=faults,
-        calm_s=max(ends_s),
-    )
+    return scenario_made(seed, SHAPES, settings, actions=actions, faults=faults)
 
 
 def _surroundings(seed: int, machines: Sequence[NodeShape]) -> Switches:
@@ -173,7 +165,7 @@ def _in_queues(rng: random.Random, mix: Mix, actions: Sequence[Action]) -> list[
         made = queueing.with_queues(rng, actions, shapes=machines, duration_s=_DURATION_S)
     else:
         moves = (action for action in actions if isinstance(action, MoveNode))
-        made = (*moves, *contending.contended(rng, shapes=machines, duration_s=_DURATION_S))
+        made = (*moves, *queueing.contended(rng, shapes=machines, duration_s=_DURATION_S))
     pools = _pools_of(rng, made)
     placed = [_placed(rng, mix, pools, action) for action in made]
     return [*placed, *_moved(rng, mix, pools, placed)]

@@ -41,7 +41,7 @@ from verification.hostile.faults.ground import Ground
 from verification.hostile.faults.kinds import Fault
 from verification.hostile.run_checks import Oversight
 from verification.hostile.scenario import Scenario
-from verification.hostile.suggested.judge import Suggested
+from verification.hostile.suggestions import Suggested
 from verification.hostile.versions import Versions
 
 #: How often is looked, also after the first exception: interrupted code may run into another endless loop as it ends.

@@ -6,7 +6,7 @@ So what a seed found is kept as a file that outlives changes of the generator, a
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -23,7 +23,7 @@ from simulator.mig.hardware import SlicedNode
 from simulator.nodes import shape
 from simulator.nodes.shape import KubeletSettings, NodeShape
 from simulator.world import GANG_GRACE_S, WorldSettings
-from verification.hostile import claiming, contending, dialects, queueing, variations, workload
+from verification.hostile import queueing, variations, workload
 from verification.hostile.actions import Action
 from verification.hostile.faults import components, drawing, nodes, reservations
 from verification.hostile.faults import nodes as machines
@@ -255,7 +255,7 @@ def scenario_of(seed: int, kinds: Collection[str] | None = None, *, with_claims:
     preemption = room.random() < _PREEMPTION
     is_contended = preemption and not has_many and room.random() < _CONTENDED / _PREEMPTION
     if is_contended:
-        shapes = room.choice(contending.SHAPES)
+        shapes = room.choice(queueing.SHAPES)
     nodes = shape.parse(shapes)
     settings = _switches(_rng(seed, "settings"))
     settings = msgspec.structs.replace(settings, autoscaling=is_scaled(seed), preemption=preemption)
@@ -263,16 +263,16 @@ def scenario_of(seed: int, kinds: Collection[str] | None = None, *, with_claims:
     if rng.random() < _KEEPS_NODES:
         percent, patience_s = rng.choice(_RESERVED_NODES_PERCENT), rng.choice(_PATIENCES_S)
         settings = msgspec.structs.replace(settings, reserved_nodes_percent=percent, patience_s=patience_s)
-    duration_s = _rng(seed, "duration").choice(contending.DURATIONS_S if is_contended else _DURATIONS_S)
+    duration_s = _rng(seed, "duration").choice(queueing.DURATIONS_S if is_contended else _DURATIONS_S)
     size = _MANY_PODS if has_many else workload.PODS
     actions = workload.draw(_rng(seed, "actions"), shapes=nodes, duration_s=duration_s, size=size)
-    actions = dialects.respoken(_rng(seed, "dialects"), actions, shapes=nodes)
+    actions = workload.respoken(_rng(seed, "dialects"), actions, shapes=nodes)
     rng = _rng(seed, "queues")
     actions = queueing.queued(rng, actions, shapes=nodes, duration_s=duration_s)
     if is_contended:
-        actions = contending.contended(room, shapes=nodes, duration_s=duration_s)
+        actions = queueing.contended(room, shapes=nodes, duration_s=duration_s)
     claims = _rng(seed, "claims")
-    actions = claiming.claimed(claims, actions, shapes=nodes, duration_s=duration_s, always=with_claims)
+    actions = variations.claimed(claims, actions, shapes=nodes, duration_s=duration_s, always=with_claims)
     actions = variations.kept_apart(_rng(seed, "apart"), actions)
     settings = msgspec.structs.replace(settings, checks_queues=_has_queues(actions) and rng.random() < 0.5)
     rng = _rng(seed, "graces")
@@ -296,10 +296,17 @@ def scenario_of(seed: int, kinds: Collection[str] | None = None, *, with_claims:
     )
     others = [node for node in nodes if node.cards_mib]
     late, coming = lagging(seed, others, kinds=kinds, duration_s=duration_s)
-    actions = tuple(sorted((*actions, *coming), key=lambda action: action.at_s))
-    faults = tuple(sorted((*faults, *late), key=lambda fault: fault.at_s))
-    calm_s = max((*(action.at_s for action in actions), *(fault.end_s for fault in faults)), default=0.0)
-    return Scenario(seed=seed, shapes=shapes, settings=settings, actions=actions, faults=faults, calm_s=calm_s)
+    return scenario_made(seed, shapes, settings, actions=[*actions, *coming], faults=[*faults, *late])
+
+
+def scenario_made(
+    seed: int, shapes: tuple[str, ...], settings: Switches, *, actions: Iterable[Action], faults: Iterable[Fault]
+) -> Scenario:
+    """Return the scenario in which these things happen, each at its time; it is calm once the last one is over."""
+    by_time = tuple(sorted(actions, key=lambda action: action.at_s))
+    struck = tuple(sorted(faults, key=lambda fault: fault.at_s))
+    calm_s = max((*(action.at_s for action in by_time), *(fault.end_s for fault in struck)), default=0.0)
+    return Scenario(seed=seed, shapes=shapes, settings=settings, actions=by_time, faults=struck, calm_s=calm_s)
 
 
 def _about(settings: Switches, actions: Collection[Action]) -> list[frozenset[str]]:
@@ -307,7 +314,7 @@ def _about(settings: Switches, actions: Collection[Action]) -> list[frozenset[st
     are_there = {
         OF_PREEMPTION: settings.preemption,
         OF_AGENTS: settings.agents,
-        OF_CLAIMS: claiming.has_claims(actions),
+        OF_CLAIMS: variations.has_claims(actions),
     }
     return [kinds for kinds, is_there in are_there.items() if is_there]
 

@@ -26,7 +26,7 @@ import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from verification.hostile import made_claims, slicing, tenant
+from verification.hostile import made_devices, tenant
 from verification.hostile import scenario as scenarios
 from verification.hostile.coverage_marks import MARKS, WITH_CLAIMS, PreemptionCounts, missing
 from verification.hostile.faults.kinds import KINDS
@@ -158,11 +158,11 @@ def scenario_with(users: Users, seed: int, kinds: Collection[str] | None = None)
     Raises ValueError for a kind that is not known.
     """
     if users is Users.DRIVERS:
-        return made_claims.enriched_scenario(seed, kinds=kinds)
+        return made_devices.enriched_scenario(seed, kinds=kinds)
     if users is Users.MIG:
-        return slicing.scenario(seed, kinds=kinds)
+        return made_devices.slices_scenario(seed, kinds=kinds)
     if users is Users.EXTENDED:
-        return made_claims.scenario(seed, kinds=kinds)
+        return made_devices.claims_scenario(seed, kinds=kinds)
     if users is Users.TENANT:
         return tenant.scenario(seed, kinds=kinds)
     return scenario_of(seed, kinds, with_claims=users is Users.CLAIMS)

@@ -26,11 +26,12 @@ from sharing.outcome import Outcome
 from sharing.pods import PodView
 from sharing.state import Action, Phase
 from sharing.state import World as SeenWorld
-from verification.model import server
+from verification.model import machines
 from verification.model.config import Config, Rules
 from verification.model.state import (
     FINISHED,
     GROUP,
+    NANO,
     RUNNING,
     Binder,
     Entry,
@@ -39,11 +40,16 @@ from verification.model.state import (
     Request,
     Resv,
     Step,
+    Translator,
     Unit,
     World,
+    entries,
+    name,
     slot_of,
+    tenant,
+    text,
+    unit,
 )
-from verification.model.translating import NANO, Translator, entries, name, tenant, text, unit
 
 
 def first(request: Request) -> Unit:
@@ -95,7 +101,7 @@ def _is_over(one: Unit) -> bool:
 
 
 def _is_first(world: World, one: Unit) -> bool:
-    return one == first(one.request) and server.request(world, one.request.attempt) is not None
+    return one == first(one.request) and machines.request(world, one.request.attempt) is not None
 
 
 class Verifying:
@@ -148,7 +154,7 @@ class Carrying:
         self._rules = rules
         self._views = views
         self._verifying = verifying
-        self._change = partial(server.change_book, views=views, rules=rules)
+        self._change = partial(machines.change_book, views=views, rules=rules)
 
     def results(self, world: World, number: int, one: Unit, action: Action) -> Iterator[Result]:  # noqa: C901 - one case per action
         """What may come of an action."""
@@ -158,7 +164,7 @@ class Carrying:
             case actions.Verify(group=group):
                 yield from self._verify(world, number, one, name(group))
             case actions.ReadPod():
-                pod = server.pod(world, one.request.pod)
+                pod = machines.pod_of(world, one.request.pod)
                 yield "", world, outcome.PodRead(self._views.pod(pod) if pod is not None else None)
             case actions.PostBinding(rv=rv, grant=grant):
                 yield from self._post(world, one, name(rv), grant)
@@ -205,7 +211,7 @@ class Carrying:
                 yield "", world, outcome.Failed(Failure(cause=Cause.DEVICE_CLAIMED))
                 continue
             joined = device_book.join(book, [tenant(entry_of(one, group, one.rv))])
-            after = server.create_resv(world, group, entries(joined if isinstance(joined, Book) else book))
+            after = machines.create_resv(world, group, entries(joined if isinstance(joined, Book) else book))
             held = after.resvs[group - GROUP]
             if held is not None and isinstance(joined, Book):
                 yield "", after, outcome.JoinedAs(text(group), text(held.uid), text(one.rv))
@@ -253,11 +259,11 @@ class Carrying:
     # --- objects of one pod ------------------------------------------------------------------------------------------
     def _post(self, world: World, one: Unit, rv: int, grant: Grant) -> Iterator[Result]:
         holdings = tuple((name(d.group), name(d.reservation), name(d.uuid), d.nano // NANO) for d in grant.devices)
-        pod = server.pod(world, one.request.pod)
+        pod = machines.pod_of(world, one.request.pod)
         if not self._rules.binding_at_entry and pod is not None:
             rv = pod.rv
         binding = Late("bind", (one.request.pod, rv, one.request.attempt, holdings))
-        bound = server.bind(world, binding, self._rules)
+        bound = machines.bind(world, binding, self._rules)
         if bound is None:
             yield "refused", world, outcome.BindingNotAccepted("refused")
         else:
@@ -265,14 +271,14 @@ class Carrying:
         if world.left.refusals:
             left = world.left._replace(refusals=world.left.refusals - 1)
             yield "!refused for another reason", world._replace(left=left), outcome.BindingNotAccepted("refused")
-        if world.left.lates and server.may_land(world, binding, self._rules):
+        if world.left.lates and machines.may_land(world, binding, self._rules):
             left = world.left._replace(lates=world.left.lates - 1)
             late = world._replace(late=(*world.late, binding), left=left)
             yield "!no answer", late, outcome.BindingNotAccepted("no answer")
 
     def _drop(self, world: World, number: int, one: Unit) -> Iterator[Result]:
         slot = slot_of(one.request.pod)
-        after = server.delete_request(world, slot, one.request.attempt, self._rules)
+        after = machines.delete_request(world, slot, one.request.attempt, self._rules)
         yield "", after, outcome.RequestDropped()
         if after is not world:
             late = Late("drop", (slot, one.request.attempt))
@@ -280,7 +286,7 @@ class Carrying:
 
     def _fence(self, world: World, number: int, one: Unit, rv: int) -> Iterator[Result]:
         late = Late("fence", (one.request.pod, rv, one.request.attempt))
-        fenced = server.fence(world, late, self._rules)
+        fenced = machines.fence(world, late, self._rules)
         if fenced is None:
             yield "missed", world, outcome.FenceMissed()
         else:
@@ -305,7 +311,7 @@ class Carrying:
     def _late(self, world: World, after: World, number: int, *, late: Late, answer: Outcome) -> Iterator[Result]:
         """A write that is repeated until it is answered: a try of it may be on its way still."""
         left = world.left
-        if left.lates and server.may_land(after, late, self._rules):
+        if left.lates and machines.may_land(after, late, self._rules):
             left_ = left._replace(lates=left.lates - 1)
             yield "!and again later", after._replace(late=(*after.late, late), left=left_), answer
         if left.binder_crashes and left.lates:
@@ -358,10 +364,10 @@ class Stepping:
 
     def _seen(self, world: World, number: int, one: Unit, *, lag: bool, late: bool) -> Any:
         request = one.request
-        pod = server.pod(world, request.pod)
+        pod = machines.pod_of(world, request.pod)
         groups = [group for group, _ in request.devices]
         held = tuple((group, world.resvs[group - GROUP]) for group in groups)
-        gone = server.request(world, request.attempt) is None
+        gone = machines.request(world, request.attempt) is None
         deleted = pod is None
         if lag:
             pod = Pod(request.pod, one.rv)
@@ -454,12 +460,12 @@ class Binding:
 
     def _certain_answer(self, world: World, one: Unit, action: Action) -> Outcome | None:
         """The only answer that an action can still get, and that changes nothing."""
-        pod = server.pod(world, one.request.pod)
+        pod = machines.pod_of(world, one.request.pod)
         match action:
             case actions.TellBound():
                 return outcome.BoundTold()
             case actions.DropRequest() if self._rules.request_by_uid:
-                return outcome.RequestDropped() if server.request(world, one.request.attempt) is None else None
+                return outcome.RequestDropped() if machines.request(world, one.request.attempt) is None else None
             case actions.ReadPod() if pod is None:
                 return outcome.PodRead(None)
             case actions.Fence(rv=rv) if pod is None or (self._rules.fence_at_rv and pod.rv > name(rv)):
@@ -513,7 +519,7 @@ class Binding:
                         yield label, keep(after, number, (*moved[:at], heard, *moved[at + 1 :]))
 
     def _hear(self, world: World, one: Unit, answer: Outcome) -> Unit:
-        return self._stepping.absorb(one, answer, server.pod(world, one.request.pod))
+        return self._stepping.absorb(one, answer, machines.pod_of(world, one.request.pod))
 
     def _second_list(self, world: World, number: int, units: tuple[Unit, ...], one: Unit) -> Step:
         """The second LIST of a verification; what is verified is known to the whole process."""

@@ -2,8 +2,8 @@
 
 Interchangeable pods, groups, schedulers and binders are sorted by their shape; attempts, reservations and devices are
 numbered as they appear; resourceVersions are renumbered in their order; late writes that can't land any more are gone
-(server.py). So retries without end make no states without end. Where two shapes are equal the choice is arbitrary: that
-may leave two representatives of one class, and never makes one of two classes.
+(machines.py). So retries without end make no states without end. Where two shapes are equal the choice is arbitrary:
+that may leave two representatives of one class, and never makes one of two classes.
 """
 
 from __future__ import annotations

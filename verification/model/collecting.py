@@ -16,10 +16,26 @@ from gpu.book import Book
 from sharing import rebuilding
 from sharing.entries import Evidence, Judgement
 from sharing.node_liveness import Heard, Registration
-from verification.model import server
+from verification.model import machines
 from verification.model.config import Config, Rules
-from verification.model.state import AWAY, BACK, ENDED, FINISHED, GROUP, PRESENT, Entry, Late, Pod, Resv, Step, World
-from verification.model.translating import Translator, entries, tenant, text
+from verification.model.state import (
+    AWAY,
+    BACK,
+    ENDED,
+    FINISHED,
+    GROUP,
+    PRESENT,
+    Entry,
+    Late,
+    Pod,
+    Resv,
+    Step,
+    Translator,
+    World,
+    entries,
+    tenant,
+    text,
+)
 
 #: Longer than any grace period, and shorter than a machine may be silent (sharing/entries.py).
 _OLD_S = 1800
@@ -36,7 +52,7 @@ class Collecting:
         self._config = config
         self._rules = rules
         self._views = views
-        self._change = partial(server.change_book, views=views, rules=rules)
+        self._change = partial(machines.change_book, views=views, rules=rules)
 
     def steps(self, world: World) -> Iterator[Step]:
         """Everything that the collector may do next."""
@@ -60,7 +76,7 @@ class Collecting:
         for entry in resv.book:
             if self._config.patient and self._is_at_work(world, entry):
                 continue
-            pod = server.pod(world, entry.uid)
+            pod = machines.pod_of(world, entry.uid)
             yield from self._judged(world, group, resv, entry=entry, pod=pod)
 
     def _judged(self, world: World, group: int, resv: Resv, *, entry: Entry, pod: Pod | None) -> Iterator[Step]:
@@ -76,7 +92,7 @@ class Collecting:
             if is_at_work and not self._config.impatient:
                 return
             late = Late("fence", (entry.uid, entry.rv, entry.attempt))
-            fenced = server.fence(world, late, self._rules)
+            fenced = machines.fence(world, late, self._rules)
             if fenced is not None:
                 sign = "!" if is_at_work else ""
                 yield (f"{sign}collector", "fences", entry.uid, entry.rv), fenced
@@ -86,7 +102,7 @@ class Collecting:
         last = None
         if pod is None:
             last = self._last(world, entry, is_ghost=ghost is not None)
-        request = server.request(world, entry.attempt)
+        request = machines.request(world, entry.attempt)
         gone_for_s, heard_for_s = self._absence(world, is_ghost=ghost is not None)
         evidence = Evidence(
             group=text(group),
@@ -184,7 +200,7 @@ class Collecting:
             return
         yield (
             ("collector", "takes the finalizer off", group),
-            server.put_resv(world, group, resv._replace(finalized=False)),
+            machines.put_resv(world, group, resv._replace(finalized=False)),
         )
 
     def _bound_in(self, world: World, group: int) -> list[Pod]:
@@ -200,7 +216,7 @@ class Collecting:
             return
         book = self._rules.rebuild(text(group), [self._views.pod(pod) for pod in bound])
         if isinstance(book, Book):
-            yield ("collector", "makes again", group), server.create_resv(world, group, entries(book))
+            yield ("collector", "makes again", group), machines.create_resv(world, group, entries(book))
 
     def _charge_strays(self, world: World, group: int, resv: Resv) -> Iterator[Step]:
         view = self._rules.see(self._views.resv(group, resv))
@@ -219,10 +235,10 @@ def _delete(world: World, group: int) -> World:
     held = world.resvs[group - GROUP]
     if held is None or held.deleting:
         return world
-    return server.put_resv(world, group, held._replace(deleting=True))
+    return machines.put_resv(world, group, held._replace(deleting=True))
 
 
 def _is_bound(world: World, group: int, entry: Entry) -> bool:
     """Bound to this group, as far as was seen."""
-    pod = server.pod(world, entry.uid)
+    pod = machines.pod_of(world, entry.uid)
     return pod is not None and any(holding[0] == group for holding in pod.holdings)

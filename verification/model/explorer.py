@@ -15,15 +15,26 @@ from dataclasses import dataclass, field
 from itertools import permutations
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from verification.model import server
+from verification.model import machines
 from verification.model.binding import Binding
 from verification.model.canonical import Canonical, told
 from verification.model.collecting import Collecting
 from verification.model.config import BUILT, Config, Rules
 from verification.model.machines import Machines
 from verification.model.scheduling import Ganging, Scheduling
-from verification.model.state import DEVICE, FINISHED, GROUP, LIVE, PENDING, RUNNING, Holding, Left, Step, World
-from verification.model.translating import Translator
+from verification.model.state import (
+    DEVICE,
+    FINISHED,
+    GROUP,
+    LIVE,
+    PENDING,
+    RUNNING,
+    Holding,
+    Left,
+    Step,
+    Translator,
+    World,
+)
 
 FULL = 10
 
@@ -242,11 +253,11 @@ class Model:
     def steps(self, world: World) -> Iterator[Step]:
         """Everything that may happen next, with labels; one step alone where the others might as well come after it."""
         if (certain := self._certain(world)) is not None:
-            yield certain[0], server.settled(self._reduced(certain[1]), self.rules)
+            yield certain[0], machines.settled(self._reduced(certain[1]), self.rules)
             return
         for part in self._parts:
             for label, after in part(world):
-                yield label, server.settled(self._reduced(after), self.rules)
+                yield label, machines.settled(self._reduced(after), self.rules)
 
     def _reduced(self, world: World) -> World:
         """Without the earlier fences of a pod, where they are not looked at: they make many states of one."""

@@ -22,7 +22,7 @@ from gpu.translation import Translation
 from simulator.checks.shares import Part, Placed, excess
 from simulator.nodes.device_manager import Device
 from tests.gpu.dialects.everyrow import every_row
-from verification.hostile import dialects
+from verification.hostile import workload
 from verification.hostile.actions import MAIN, CreatePod
 from wire.core import Pod
 
@@ -41,7 +41,7 @@ _OF_TABLE: Final = [
 def _drawn(seed: int) -> Translation:
     """A pod in random words of a random system."""
     rng = random.Random(seed)
-    limits, labels, annotations = rng.choice(dialects.FORMS)(rng, rng.choice(_CARDS_MIB))
+    limits, labels, annotations = rng.choice(workload.FORMS)(rng, rng.choice(_CARDS_MIB))
     pod = CreatePod(
         at_s=0.0,
         name="p",

@@ -10,7 +10,7 @@ import argparse
 from pathlib import Path
 
 from tests.simulation.planted.bugs import BUGS, Bug
-from verification.hostile import made_claims, pooling, slicing
+from verification.hostile import made_devices, pooling
 from verification.hostile.queue_actions import CreateQueue
 from verification.hostile.run import HANG, run
 from verification.hostile.scenario import Scenario, Script, encode, scenario_of
@@ -62,9 +62,9 @@ def find(name: str, *, first: int, last: int, kinds: tuple[str, ...] | None, is_
 def scenario_for(name: str, seed: int, kinds: tuple[str, ...] | None) -> Scenario:
     """The run of a seed in which a bug of this name may show; of pools one of each mix by turns."""
     if name.startswith(OF_SLICES):
-        return slicing.scenario(seed, kinds=kinds)
+        return made_devices.slices_scenario(seed, kinds=kinds)
     if name.startswith(OF_EXTENDED):
-        return made_claims.scenario(seed, kinds=kinds)
+        return made_devices.claims_scenario(seed, kinds=kinds)
     if not name.startswith(OF_POOLS):
         return scenario_of(seed, kinds, with_claims=name.startswith(OF_CLAIMS))
     mixes = list(pooling.Mix)

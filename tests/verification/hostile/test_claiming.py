@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from simulator.nodes import shape
-from verification.hostile import claiming, device_actions, workload
+from verification.hostile import device_actions, variations, workload
 from verification.hostile.actions import Action, CreatePod
 from verification.hostile.device_actions import CreateResourceClaim, CreateVolumeClaim, PublishDevices
 from verification.hostile.faults.kinds import OF_CLAIMS
@@ -20,7 +20,7 @@ def drawn(seed: int) -> tuple[Action, ...]:
 
 
 def claimed(seed: int, *, always: bool = False) -> tuple[Action, ...]:
-    return claiming.claimed(random.Random(seed), drawn(seed), shapes=SHAPES, duration_s=20.0, always=always)
+    return variations.claimed(random.Random(seed), drawn(seed), shapes=SHAPES, duration_s=20.0, always=always)
 
 
 def test_every_kind_of_action_comes_up_and_no_pod_is_lost() -> None:
@@ -63,7 +63,7 @@ def test_pods_alone_and_in_gangs_have_claims_of_each_kind_and_some_have_none() -
 def test_runs_with_claims_have_faults_of_claims_and_others_have_none() -> None:
     for seed in range(60):
         made, plain = scenario_of(seed, with_claims=True), scenario_of(seed)
-        assert claiming.has_claims(made.actions)
+        assert variations.has_claims(made.actions)
         assert {fault.kind for fault in made.faults} & OF_CLAIMS
-        if not claiming.has_claims(plain.actions):
+        if not variations.has_claims(plain.actions):
             assert not {fault.kind for fault in plain.faults} & OF_CLAIMS

@@ -6,7 +6,7 @@ import random
 from collections import Counter
 
 from simulator.nodes import shape
-from verification.hostile import contending
+from verification.hostile import queueing
 from verification.hostile.actions import Action, CreatePod, CreatePodGroup, DeletePod
 from verification.hostile.faults.nodes import SlowStarts
 from verification.hostile.queue_actions import (
@@ -25,7 +25,7 @@ MANY = range(200)
 
 
 def drawn(seed: int) -> tuple[Action, ...]:
-    return contending.contended(random.Random(seed), shapes=SHAPES, duration_s=60.0)
+    return queueing.contended(random.Random(seed), shapes=SHAPES, duration_s=60.0)
 
 
 def test_the_first_wave_asks_for_more_than_there_is() -> None:
@@ -76,7 +76,7 @@ def test_elastic_gangs_have_more_members_than_they_need() -> None:
 
 def test_pods_that_press_come_late_and_ask_for_what_others_of_low_priority_have() -> None:
     """Two of them never fit on one node, so one that presses waits, or evicts one that fills."""
-    made = contending.pressed(random.Random(1), (CreatePod(at_s=1, name="p"),), shapes=SHAPES, duration_s=60.0)
+    made = queueing.pressed(random.Random(1), (CreatePod(at_s=1, name="p"),), shapes=SHAPES, duration_s=60.0)
     pods = {each.name: each for each in made if isinstance(each, CreatePod)}
     fills = [each for name, each in pods.items() if name.startswith("fills")]
     presses = [each for name, each in pods.items() if name.startswith("presses")]

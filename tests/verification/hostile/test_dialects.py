@@ -10,7 +10,7 @@ from gpu.dialects.settings import DialectSettings
 from gpu.translate import combine
 from gpu.translation import Refusal
 from simulator.nodes import shape
-from verification.hostile import dialects, workload
+from verification.hostile import workload
 from verification.hostile.actions import Action, CreatePod
 from wire.core import Pod
 
@@ -23,7 +23,7 @@ def drawn(seed: int) -> tuple[Action, ...]:
 
 
 def respoken(seed: int) -> tuple[Action, ...]:
-    return dialects.respoken(random.Random(seed), drawn(seed), shapes=SHAPES)
+    return workload.respoken(random.Random(seed), drawn(seed), shapes=SHAPES)
 
 
 def changed(seed: int) -> list[CreatePod]:

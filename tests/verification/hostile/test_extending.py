@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from simulator.nodes.device_manager import make_devices
-from verification.hostile import made_claims
+from verification.hostile import made_devices
 from verification.hostile.actions import MAIN, CreatePod, EditPod
 from verification.hostile.device_actions import (
     CreateExtendedClass,
@@ -19,13 +19,13 @@ from wire import names
 
 
 def test_pods_ask_for_shares_memory_whole_gpus_and_accelerators_on_nodes_of_both_kinds() -> None:
-    made = [made_claims.scenario(seed) for seed in range(30)]
+    made = [made_devices.claims_scenario(seed) for seed in range(30)]
     pods = [action for each in made for action in each.actions if isinstance(action, CreatePod)]
     assert any(names.GPU_FRACTION in pod.annotations and not pod.limits for pod in pods)
     assert any(names.GPU_FRACTION in pod.annotations and pod.limits for pod in pods)
     assert any(names.GPU_MEMORY in pod.annotations for pod in pods)
     assert any(pod.gpus for pod in pods)
-    assert any(made_claims.ACCELERATOR in pod.limits.get(MAIN, {}) for pod in pods)
+    assert any(made_devices.ACCELERATOR in pod.limits.get(MAIN, {}) for pod in pods)
     assert any(pod.group for pod in pods)
     kinds = [{bool(node.cards_mib) for node in each.nodes} for each in made]
     assert all(kind in kinds for kind in ({True}, {False}, {True, False}))
@@ -35,7 +35,7 @@ def test_pods_ask_for_shares_memory_whole_gpus_and_accelerators_on_nodes_of_both
 def test_gpus_are_published_with_uuids_in_a_part_of_the_runs_also_those_of_device_plugins() -> None:
     runs = 0
     for seed in range(30):
-        made = made_claims.scenario(seed)
+        made = made_devices.claims_scenario(seed)
         cards = {node.name: {card.uuid for card in make_devices(node, seed=made.world.seed)} for node in made.nodes}
         offered = [
             (cards[each.node], device)
@@ -50,7 +50,7 @@ def test_gpus_are_published_with_uuids_in_a_part_of_the_runs_also_those_of_devic
 
 
 def test_pods_and_gangs_are_in_queues_in_a_part_of_the_runs() -> None:
-    made = [made_claims.scenario(seed) for seed in range(30)]
+    made = [made_devices.claims_scenario(seed) for seed in range(30)]
     queued = [each for each in made if any(isinstance(action, CreateQueue) for action in each.actions)]
     assert 10 < len(queued) < 28
     labels = [a.labels for each in queued for a in each.actions if isinstance(a, CreatePod)]
@@ -58,14 +58,14 @@ def test_pods_and_gangs_are_in_queues_in_a_part_of_the_runs() -> None:
 
 
 def test_claims_are_deleted_and_forged_classes_go_and_come_and_drivers_are_late() -> None:
-    made = [made_claims.scenario(seed) for seed in range(30)]
+    made = [made_devices.claims_scenario(seed) for seed in range(30)]
     kinds = {type(action) for each in made for action in each.actions}
     assert kinds >= {CreateExtendedClass, DeleteClass, DeleteClaimsOf, ForgeClaim, EditPod, RunDriver}
     assert {fault.kind for each in made for fault in each.faults} & OF_CLAIMS
 
 
 def test_runs_strike_evictions_and_ask_an_autoscaler_for_nodes() -> None:
-    made = [made_claims.scenario(seed) for seed in range(40)]
+    made = [made_devices.claims_scenario(seed) for seed in range(40)]
     assert all({fault.kind for fault in each.faults} & OF_PREEMPTION for each in made if each.settings.preemption)
     assert {each.settings.autoscaling for each in made} == {True, False}
     assert any(fault.kind == "slow-starts" for each in made for fault in each.faults)

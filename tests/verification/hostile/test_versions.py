@@ -19,7 +19,7 @@ from gpu.translation import Refusal
 from kube.client.resources import PODS
 from kube.client.transport import JSON, Response
 from scheduler.settings import SchedulerSettings
-from simulator.apiserver.fault_responses import HEADERS
+from simulator.apiserver.transport import HEADERS
 from tests.verification.hostile.faults.grounds import NAMESPACE, Stage, stage
 from verification.hostile.faults.processes import OlderVersion
 from verification.hostile.versions import FIELDS

@@ -24,8 +24,7 @@ from sharing.state import Phase, State
 from sharing.state import World as Seen
 from sharing.step import Next
 from verification.model.config import BUILT, Config, Rules
-from verification.model.state import Left
-from verification.model.translating import NANO, request_of
+from verification.model.state import NANO, Left, request_of
 
 HALVES = ((5,), (5,))
 UNEQUAL = ((5,), (6,))

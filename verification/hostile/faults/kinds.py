@@ -5,20 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, Union, get_args
 
-from verification.hostile.faults.claims import (
-    ClaimControllerDown,
-    ClaimsRemade,
-    ClaimsUnheard,
-    ClaimWrites,
-    CrashAtClaims,
-    DevicesRenewed,
-    DevicesTainted,
-    DevicesVanish,
-    ProvisionerDown,
-    ProvisioningFails,
-    ProvisioningSlow,
-    RivalAllocates,
-)
 from verification.hostile.faults.components import (
     AdmissionDown,
     AdmissionSlow,
@@ -29,8 +15,15 @@ from verification.hostile.faults.components import (
     ListExpired,
     ServerLags,
 )
-from verification.hostile.faults.ground import Timed
-from verification.hostile.faults.mig import (
+from verification.hostile.faults.devices import (
+    ClaimControllerDown,
+    ClaimsRemade,
+    ClaimsUnheard,
+    ClaimWrites,
+    CrashAtClaims,
+    DevicesRenewed,
+    DevicesTainted,
+    DevicesVanish,
     DriverFails,
     DriverSlow,
     GpuNodesLate,
@@ -39,8 +32,13 @@ from verification.hostile.faults.mig import (
     KubeletRestarts,
     PartitionerCrashes,
     PartitionerDown,
+    ProvisionerDown,
+    ProvisioningFails,
+    ProvisioningSlow,
+    RivalAllocates,
     SlicesGrabbed,
 )
+from verification.hostile.faults.ground import Timed
 from verification.hostile.faults.nodes import (
     GpuIll,
     KubeletForgets,
@@ -60,18 +58,16 @@ from verification.hostile.faults.nodes import (
 from verification.hostile.faults.objects import (
     EtcdRestored,
     EtcdRestoredUnderWork,
-    LeaseDeleted,
-    NamespaceDeleted,
-    ReservationsDeleted,
-)
-from verification.hostile.faults.preemption import (
     EvictionsFail,
     EvictionsRefused,
     EvictionsSlow,
+    LeaseDeleted,
+    NamespaceDeleted,
     NominationConflict,
     NominationsDeleted,
     NomineeGoes,
     QueueVanishes,
+    ReservationsDeleted,
     TwoBudgets,
     VictimStays,
 )

@@ -19,7 +19,7 @@ from verification.hostile.device_actions import (
     PublishDevices,
     Want,
 )
-from verification.hostile.faults.claims import (
+from verification.hostile.faults.devices import (
     Blow,
     ClaimControllerDown,
     ClaimsRemade,

@@ -6,8 +6,14 @@ import pytest
 
 from tests.verification.hostile.faults.grounds import NAMESPACE, Stage, stage
 from verification.hostile.faults.ground import Timed
-from verification.hostile.faults.objects import EtcdRestored
-from verification.hostile.faults.preemption import KEEPS, EvictionsFail, EvictionsRefused, EvictionsSlow, VictimStays
+from verification.hostile.faults.objects import (
+    KEEPS,
+    EtcdRestored,
+    EvictionsFail,
+    EvictionsRefused,
+    EvictionsSlow,
+    VictimStays,
+)
 
 POD = f"/api/v1/namespaces/{NAMESPACE}/pods/p"
 

@@ -16,9 +16,8 @@ from simulator.mig.hardware import Moment, spot
 from simulator.policies import AGENT
 from tests.simulator.mig.stage import NODE, stage
 from tests.simulator.mig.stage import Stage as Sliced
-from verification.hostile.faults.ground import Ground, Timed
-from verification.hostile.faults.mig import (
-    NAMESPACE,
+from verification.hostile.faults.devices import (
+    GRABBERS,
     DriverFails,
     DriverSlow,
     GpuNodesLate,
@@ -29,6 +28,7 @@ from verification.hostile.faults.mig import (
     PartitionerDown,
     SlicesGrabbed,
 )
+from verification.hostile.faults.ground import Ground, Timed
 from verification.hostile.faults.nodes import NodeReplaced
 from verification.hostile.versions import Versions
 
@@ -111,10 +111,10 @@ async def test_whenever_a_slice_is_about_to_go_a_pod_comes_for_it_and_goes_at_th
     async with struck(SlicesGrabbed(at_s=0, for_s=40, node=NODE, late_s=0.0, seed=1), *TWO) as on:
         await on.sliced.pod("large", "7g.80gb")
         await anyio.sleep(30)
-        made = (await on.ground.api.list(PODS, namespace=NAMESPACE)).items
+        made = (await on.ground.api.list(PODS, namespace=GRABBERS)).items
         assert {each.spec.node_name for each in made} == {NODE}
         await anyio.sleep(60)
-        assert (await on.ground.api.list(PODS, namespace=NAMESPACE)).items == []
+        assert (await on.ground.api.list(PODS, namespace=GRABBERS)).items == []
         assert on.sliced.world.checker.findings.found == {}
 
 

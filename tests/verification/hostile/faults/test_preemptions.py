@@ -12,7 +12,7 @@ from kube.client.resources import CONFIG_MAPS, PODS, QUEUES
 from scheduler.core.model.settings import Settings
 from scheduler.settings import SchedulerSettings
 from tests.verification.hostile.faults.grounds import NAMESPACE, Stage, stage
-from verification.hostile.faults.preemption import (
+from verification.hostile.faults.objects import (
     NominationConflict,
     NominationsDeleted,
     NomineeGoes,

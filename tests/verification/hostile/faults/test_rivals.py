@@ -5,7 +5,7 @@ from __future__ import annotations
 from kube.client.resources import RESOURCE_CLAIMS
 from tests.verification.hostile.faults.grounds import Stage, stage
 from tests.verification.hostile.faults.test_claims import pod, prepared
-from verification.hostile.faults.claims import RIVALS, RivalAllocates
+from verification.hostile.faults.devices import RIVALS, RivalAllocates
 
 
 async def _given(on: Stage, namespace: str) -> list[str]:

@@ -12,7 +12,7 @@ from scheduler.core.model.settings import Settings
 from scheduler.core.what_if.group_changes import GPUS, Asking, Members
 from simulator.apiserver.types import ResourceType
 from tests.scheduler.core.objects import changed, ended, node, pod, pod_group
-from verification.hostile.suggested.reference import (
+from verification.hostile.suggestions import (
     Claim,
     History,
     Past,

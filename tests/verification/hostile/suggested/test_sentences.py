@@ -8,7 +8,7 @@ from scheduler.conditions.messages import with_help
 from scheduler.conditions.suggestion_messages import hint_text
 from scheduler.core.what_if.group_changes import CPU, FRACTION, GPU_MEMORY, GPUS, MEMORY, Asking, Members
 from scheduler.core.what_if.known_ends import Wait
-from verification.hostile.suggested.reference import Sentence, Unreadable, WaitUntil, sentence_of
+from verification.hostile.suggestions import Sentence, Unreadable, WaitUntil, sentence_of
 
 _REASON = "no nodes with enough resources were found: 2 node(s) didn't have enough resources: GPUs."
 _EDITS: list[Asking | Members] = [
