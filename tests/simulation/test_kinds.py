@@ -1,4 +1,4 @@
-"""Hostile runs of each kind: dialects, MIG slices, claims, extended resources and parts of slices."""
+"""Hostile runs of each kind: dialects, MIG slices, claims, extended resources, a tenant that means harm."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from gpu.dialects.settings import DialectSettings, ReplicasSettings
 from simulator.nodes import shape
 from simulator.nodes.shape import parse
 from simulator.world import World
+from tests.simulation.planted.bugs import BUGS
 from tests.whole import IS_WHOLE
-from verification.hostile import made_devices
+from verification.hostile import made_devices, tenant
 from verification.hostile.actions import Action, CreatePod, DeletePod
 from verification.hostile.coverage_marks import WITH_CLAIMS
 from verification.hostile.crowding import PODS, PROMISED, SHAPES, mixed
@@ -198,3 +199,23 @@ def test_where_nothing_happens_parts_of_slices_are_served() -> None:
     outcome = run(scenario(1, is_calm=True), limit_cpu_s=60.0)
     assert outcome.violations == ()
     assert outcome.served["replicas"] >= SLICES_PODS // 2
+
+
+TENANT_SEEDS = range(1, 41) if IS_WHOLE else (1, 2, 6)
+#: One in which it moves PodGroups under their pods to other queues, in queues with limits.
+_MOVES_GROUPS = 46
+
+
+@pytest.mark.parametrize("seed", TENANT_SEEDS)
+def test_every_invariant_holds_beside_a_tenant_that_means_harm(seed: int) -> None:
+    scenario = tenant.scenario(seed)
+    outcome = run(scenario, limit_cpu_s=60.0)
+    violations = [f"{each.invariant} at {each.at_s:.3f} s: {each.text}" for each in outcome.violations[:5]]
+    script = Script(violates=outcome.violations[0].invariant if violations else "", scenario=scenario)
+    assert not violations, "\n".join([*violations, *outcome.events, encode(script).decode()])
+
+
+def test_what_it_gets_by_moving_groups_is_found() -> None:
+    """With a scheduler that counts pods by their current labels and PodGroups, as KAI does."""
+    outcome = run(tenant.scenario(_MOVES_GROUPS), parts=BUGS["Q-relabelled"].parts, limit_cpu_s=60.0)
+    assert outcome.broken & {"S6", "L3"}

@@ -33,7 +33,7 @@ from tests.scheduler.preemption.test_writes_of_preemption import of, queue
 from tests.scheduler.preemption.wholestage import SETTINGS, cluster, evictions, urgent
 from tests.scheduler.stage import TEAM, bound, create, create_gang, phases, pod, settle, waits_because
 from tests.simulation.planted.bugs import deciding_on
-from tests.simulation.planted.preemption import DropsWhatIsFree
+from tests.simulation.planted.queues import DropsWhatIsFree
 from tests.simulator.apiserver.calls import send
 
 

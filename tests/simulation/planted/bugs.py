@@ -19,24 +19,15 @@ from admission.review import PodAdmission
 from binder.app import Binder
 from kube.client.transport import Transport
 from scheduler.app import Scheduler
+from scheduler.conditions.suggestions import Suggesting
 from scheduler.core.cluster import Cluster
+from scheduler.core.what_if.edits import Edit
 from simulator import policies
 from simulator.apiserver.transport import MemoryTransport
 from simulator.components import Hook, Parts, hooks
 from simulator.policies import Policy
 from simulator.replicas import BINDER, SCHEDULER
-from tests.simulation.planted import (
-    claims,
-    clusters,
-    desks,
-    extended,
-    pools,
-    preemption,
-    queues,
-    slices,
-    suggestions,
-    wires,
-)
+from tests.simulation.planted import clusters, devices, queues, wires
 
 Json = dict[str, Any]
 
@@ -107,6 +98,30 @@ def _editable(is_ours: Callable[[str], bool]) -> Iterator[Policy]:
     return (policy for policy in policies.policies(is_ours) if policy.name != "moorage-fixed-asks")
 
 
+class TriesNothingAgain(Suggesting):
+    """What was told once is told until the reason changes."""
+
+    @override
+    async def _still(self, key: Any, said: tuple[Edit, ...]) -> tuple[Edit, ...]:
+        return said
+
+
+class TriesNothing(Suggesting):
+    """Whatever is thought of is told."""
+
+    @override
+    async def _helps(self, key: Any, edit: Edit | None) -> bool:
+        return edit is not None
+
+
+def suggesting_as(kind: type[Suggesting], api: Any, **rest: Any) -> Scheduler:
+    """Make a scheduler that suggests in this way."""
+    made = Scheduler(api, **rest)
+    if made._suggesting is not None:
+        made._suggesting.__class__ = kind
+    return made
+
+
 BUGS: Final[Mapping[str, Bug]] = {
     "R1": Bug(
         "decision on a stale cache",
@@ -122,7 +137,7 @@ BUGS: Final[Mapping[str, Bug]] = {
         "decision on a stale cache",
         "a reservation is looked up by its group without its node (KAI)",
         Parts(
-            binder=partial(Binder, desk=desks.LooksUpWithoutNode),
+            binder=partial(Binder, desk=queues.LooksUpWithoutNode),
             scheduler=partial(_scheduler, clusters.NamesGroupsByPod),
         ),
     ),
@@ -229,131 +244,131 @@ BUGS: Final[Mapping[str, Bug]] = {
     "P-budget": Bug(
         "pods are taken past their budget",
         "victims are deleted, and no PodDisruptionBudget is asked (KAI)",
-        _on(preemption.DeletesVictims, SCHEDULER),
+        _on(queues.DeletesVictims, SCHEDULER),
     ),
     "P-preemption": Bug(
         "freed room is anybody's",
         "what victims leave is not kept for the pod that they left for",
-        deciding_on(preemption.KeepsNothing),
+        deciding_on(queues.KeepsNothing),
     ),
     "P-unwritten": Bug(
         "nobody knows why a pod was taken",
         "pods are evicted, and then the nomination is written that names them",
-        _on(preemption.EvictsFirst, SCHEDULER),
+        _on(queues.EvictsFirst, SCHEDULER),
     ),
     "P-victims": Bug(
         "what is taken is counted as kept",
         "pods that have to go count in their queue until they are gone, so more is taken from it (double eviction)",
-        deciding_on(queues.counting(preemption.CountsVictims)),
+        deciding_on(queues.counting(queues.CountsVictims)),
     ),
     "P-core": Bug(
         "a gang is taken in part",
         "of the core of a gang one pod stays, which is of use to nobody",
-        deciding_on(preemption.TakesInPart),
+        deciding_on(queues.TakesInPart),
     ),
     "P-age": Bug(
         "pods are taken too early",
         "the minimum runtime counts from the creation of a pod",
-        deciding_on(preemption.AgesFromCreation),
+        deciding_on(queues.AgesFromCreation),
     ),
     "B-starved": Bug(
         "nodes are kept from one that has the better right",
         "nodes that are kept for a group are kept from queues that are short of their quota, too",
-        deciding_on(preemption.KeepsOffTheStarved),
+        deciding_on(queues.KeepsOffTheStarved),
     ),
     "C-twice": Bug(
         "a decision on what another scheduler changes",
         "a pod is bound by its claim though an earlier claim has the device",
-        deciding_on(claims.having(claims.TrustsItsOwnWrite)),
+        deciding_on(devices.having(devices.TrustsItsOwnWrite)),
     ),
     "C-early": Bug(
         "a pod is bound before its claims are its own",
         "a claim that is allocated is not reserved for further pods that name it",
-        deciding_on(claims.having(claims.ReservesNothingThatIsAllocated)),
+        deciding_on(devices.having(devices.ReservesNothingThatIsAllocated)),
     ),
     "C-gang": Bug(
         "a gang is started in part",
         "members of a gang are prepared and bound each on its own",
-        _on(claims.PreparesOneByOne, SCHEDULER),
+        _on(devices.PreparesOneByOne, SCHEDULER),
     ),
     "C-counters": Bug(
         "amounts that are not counted",
         "what devices take of counters of their pool is not read",
-        _on(claims.SeesNoCounters, SCHEDULER),
+        _on(devices.SeesNoCounters, SCHEDULER),
     ),
     "C-kept": Bug(
         "a hold outlives its reason",
         "a claim stays reserved for a pod that can't be bound by it",
-        deciding_on(claims.having(claims.GivesNothingBack)),
+        deciding_on(devices.having(devices.GivesNothingBack)),
     ),
     "C-asleep": Bug(
         "a sleeper is not woken",
         "pods that wait for devices sleep until something else changes",
-        deciding_on(claims.having(claims.wakes_nobody)),
+        deciding_on(devices.having(devices.wakes_nobody)),
     ),
     "E-kept": Bug(
         "a hold outlives its reason",
         "a claim that a scheduler made before it died stays with its pod, which waits",
-        deciding_on(claims.having(extended.KeepsWhatItMade)),
+        deciding_on(devices.having(devices.KeepsWhatItMade)),
     ),
     "E-taken": Bug(
         "amounts that are not counted",
         "devices of claims that were made for extended resources are not taken",
-        deciding_on(claims.having(extended.ForgetsWhatItMade)),
+        deciding_on(devices.having(devices.ForgetsWhatItMade)),
     ),
     "E-parts": Bug(
         "amounts that are not counted",
         "what a share takes of the memory of a device is read as one byte",
-        _on(extended.SeesNoParts, SCHEDULER),
+        _on(devices.SeesNoParts, SCHEDULER),
     ),
     "N-tenants": Bug(
         "a scheduler takes what is another one's",
         "a pod that runs is of the pool of its node, so it goes for a pod of a pool that is not its own",
-        deciding_on(pools.TakesTenants),
+        deciding_on(queues.TakesTenants),
     ),
     "N-queues": Bug(
         "a scheduler takes what is another one's",
         "a scheduler uses the Queues of all pools, so each of two gives out all of a limit",
-        _on(pools.UsesAllQueues, pools.USER),
+        _on(queues.UsesAllQueues, queues.USER),
     ),
     "N-nodes": Bug(
         "a scheduler takes what is another one's",
         "a scheduler places pods on the nodes of all pools",
-        _on(pools.UsesAllNodes, pools.USER),
+        _on(queues.UsesAllNodes, queues.USER),
     ),
     "M-kubelet": Bug(
         "a slice goes that somebody has",
         "an agent does not ask kubelet which pods have slices",
-        Parts(partitioner=slices.AsksNoKubelet),
+        Parts(partitioner=devices.AsksNoKubelet),
     ),
     "M-process": Bug(
         "a slice goes that somebody has",
         "an agent does not look for processes, so it misses containers that kubelet forgot",
-        Parts(partitioner=slices.SeesNoProcess),
+        Parts(partitioner=devices.SeesNoProcess),
     ),
     "M-offered": Bug(
         "a slice goes that somebody has",
         "an agent offers slices until they are gone",
-        Parts(partitioner=slices.WithdrawsNothing),
+        Parts(partitioner=devices.WithdrawsNothing),
     ),
     "M-once": Bug(
         "a slice goes that somebody has",
         "an agent looks once, and misses what kubelet gave just before",
-        Parts(partitioner=slices.LooksOnce),
+        Parts(partitioner=devices.LooksOnce),
     ),
     "M-restart": Bug(
         "a slice goes that somebody has",
         "an agent believes a kubelet that has just started and lists no pods",
-        Parts(partitioner=slices.BelievesAnyKubelet),
+        Parts(partitioner=devices.BelievesAnyKubelet),
     ),
     "S-standing": Bug(
         "a suggestion that is not true",
         "a change that was suggested is not tried again",
-        Parts(scheduler=partial(suggestions.suggesting_as, suggestions.TriesNothingAgain)),
+        Parts(scheduler=partial(suggesting_as, TriesNothingAgain)),
     ),
     "S-untried": Bug(
         "a suggestion that is not true",
         "changes are suggested that were not tried",
-        Parts(scheduler=partial(suggestions.suggesting_as, suggestions.TriesNothing)),
+        Parts(scheduler=partial(suggesting_as, TriesNothing)),
     ),
 }

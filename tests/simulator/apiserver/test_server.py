@@ -1,18 +1,22 @@
-"""What only the server in memory has: records of what was done, the same run from the same seed, its limits."""
+"""What only the server in memory has: records, one run from one seed, limits, lists, what a budget answers."""
 
 from __future__ import annotations
 
 import asyncio
 import random
+from typing import Any
 
 import anyio
 import msgspec
+import pytest
 
+from kube.client.transport import Response
 from simulator.apiserver.calls import AuditEntry
 from simulator.apiserver.server import MemoryApiServer
 from simulator.apiserver.types import ResourceType
 from simulator.clock import VirtualClock
 from tests.simulator.apiserver.calls import CONFIG_MAPS, PODS, decoded, pod, send
+from tests.steps import counted
 
 
 async def test_every_answer_is_on_record(server: MemoryApiServer) -> None:
@@ -180,3 +184,121 @@ async def test_a_restored_server_has_the_objects_and_versions_of_then_and_counts
     versions = {item["metadata"]["name"]: int(item["metadata"]["resourceVersion"]) for item in items}
     assert max(versions.values()) <= then
     assert server.resource_version > now
+
+
+ALL = "/api/v1/pods"
+OTHERS = 400
+
+
+async def _names(server: MemoryApiServer, selector: str, path: str = ALL) -> list[str]:
+    listed = decoded(await send(server.transport(), "GET", path, fieldSelector=selector))
+    return [each["metadata"]["name"] for each in listed["items"]]
+
+
+async def _bind(server: MemoryApiServer, name: str, node: str) -> Response:
+    target = {"metadata": {"name": name}, "target": {"name": node}}
+    return await send(server.transport(), "POST", f"{PODS}/{name}/binding", target)
+
+
+async def test_the_pods_of_a_node_are_found_whatever_was_done_to_them_since(server: MemoryApiServer) -> None:
+    transport = server.transport()
+    for name in "cab":
+        await send(transport, "POST", PODS, pod(name))
+    assert await _names(server, "spec.nodeName=n") == []
+    await _bind(server, "c", "n")
+    await _bind(server, "a", "n")
+    assert await _names(server, "spec.nodeName=n") == ["a", "c"]
+    assert await _names(server, "spec.nodeName=n", PODS) == ["a", "c"]
+    assert await _names(server, "spec.nodeName=n", "/api/v1/namespaces/other/pods") == []
+    assert await _names(server, "spec.nodeName=") == ["b"]
+    assert await _names(server, "spec.nodeName!=n") == ["b"]
+    assert await _names(server, "spec.nodeName=n,metadata.name=c") == ["c"]
+    await send(transport, "DELETE", f"{PODS}/c", {"gracePeriodSeconds": 0})
+    assert await _names(server, "spec.nodeName=n") == ["a"]
+    assert await _names(server, "spec.nodeName=elsewhere") == []
+
+
+async def _steps(server: MemoryApiServer) -> int:
+    with counted() as steps:
+        await _names(server, "spec.nodeName=n")
+    return steps.taken
+
+
+async def test_a_list_of_one_nodes_pods_costs_no_more_for_pods_elsewhere(server: MemoryApiServer) -> None:
+    await send(server.transport(), "POST", PODS, pod("p"))
+    await _bind(server, "p", "n")
+    await _names(server, "spec.nodeName=n")
+    alone = await _steps(server)
+    for number in range(OTHERS):
+        await send(server.transport(), "POST", PODS, pod(f"other-{number}"))
+    assert await _steps(server) <= 1.2 * alone
+
+
+_BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+_PODS = "/api/v1/namespaces/default/pods"
+
+
+async def _refused(server: MemoryApiServer, status: dict[str, Any]) -> tuple[int, str, int | None]:
+    """Evict a ready pod under a budget of this status: code, what is said, when to come again."""
+    client = server.transport()
+    made = {
+        "metadata": {"name": "p", "labels": {"app": "a"}},
+        "spec": {"nodeName": "n1", "containers": [{"name": "main", "image": "busybox"}]},
+    }
+    await send(client, "POST", _PODS, made)
+    running = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    await send(client, "PATCH", f"{_PODS}/p/status", {"status": running})
+    budget = {"metadata": {"name": "b"}, "spec": {"selector": {"matchLabels": {"app": "a"}}, "minAvailable": 1}}
+    await send(client, "POST", _BUDGETS, budget)
+    await send(client, "PATCH", f"{_BUDGETS}/b/status", {"status": status})
+    answer = await send(client, "POST", f"{_PODS}/p/eviction", {"metadata": {"name": "p"}})
+    body = decoded(answer)
+    causes = body["details"].get("causes") or [{"message": body["message"]}]
+    retry_s = answer.headers.get("retry-after")
+    return answer.status, causes[0]["message"], int(retry_s) if retry_s else None
+
+
+_NOT_SYNCED = {"type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": "no scale"}
+_ALL_BUSY = {"type": "DisruptionAllowed", "status": "False", "reason": "Busy", "message": "wait"}
+_SEEN = {"observedGeneration": 1, "disruptionsAllowed": 0, "currentHealthy": 2, "desiredHealthy": 1}
+_HEAD = "The disruption budget b "
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "says", "retry_s"),
+    [
+        ({"disruptionsAllowed": 5}, 429, f"{_HEAD}is still being processed by the server.", 10),
+        ({**_SEEN, "currentHealthy": 1}, 429, f"{_HEAD}needs 1 healthy pods and has 1 currently", None),
+        (_SEEN, 429, f"{_HEAD}does not allow evicting pods currently", None),
+        (
+            {**_SEEN, "conditions": [_NOT_SYNCED]},
+            429,
+            f"{_HEAD}does not allow evicting pods currently because it failed sync: no scale",
+            None,
+        ),
+        (
+            {**_SEEN, "conditions": [_ALL_BUSY]},
+            429,
+            f"{_HEAD}does not allow evicting pods currently (Busy): wait",
+            None,
+        ),
+        (
+            {**_SEEN, "disruptionsAllowed": -1},
+            403,
+            'poddisruptionbudget.policy "b" is forbidden: pdb disruptions allowed is negative',
+            None,
+        ),
+        (
+            {**_SEEN, "disruptedPods": {f"p{i}": "2026-01-01T00:00:00Z" for i in range(2001)}},
+            403,
+            'poddisruptionbudget.policy "b" is forbidden: DisruptedPods map too big - too many evictions not '
+            "confirmed by PDB controller",
+            None,
+        ),
+    ],
+    ids=["not counted", "too few", "none", "not synced", "other reason", "negative", "too many noted"],
+)
+async def test_a_budget_says_why_it_lets_nobody_go(
+    server: MemoryApiServer, status: dict[str, Any], code: int, says: str, retry_s: int | None
+) -> None:
+    assert await _refused(server, status) == (code, says, retry_s)

@@ -8,8 +8,9 @@ import pytest
 
 from kube.client.resources import JOBS, POD_GROUPS, PODS
 from scheduler.core.convert.pod_groups import pod_group_record
+from simulator.controllers.jobs import INDEX, of_cron_job, owned
 from simulator.controllers.kubernetes import Expander
-from simulator.controllers.pods import MOST_PODS, Malformed
+from simulator.controllers.pods import MOST_PODS, Malformed, Template
 from simulator.controllers.registry import Workload, expand, is_known
 from simulator.manifests import MalformedManifest, Reader
 from wire import gangs, names
@@ -450,3 +451,80 @@ def test_what_the_controller_creates_is_read_in_the_namespace_of_the_wrapper(
 def test_a_wrapper_that_holds_no_manifest_is_refused_with_what_is_allowed(obj: dict[str, Any], message: str) -> None:
     with pytest.raises(MalformedManifest, match=message):
         wrappers_made(obj)
+
+
+JOB_TEMPLATE: dict[str, Any] = {
+    "metadata": {"labels": {"app": "a"}},
+    "spec": {
+        "restartPolicy": "Never",
+        "containers": [
+            {"name": "main", "image": "work", "env": [{"name": "A", "value": "b"}]},
+            {"name": "own", "image": "work", "env": [{"name": "JOB_COMPLETION_INDEX", "value": "7"}]},
+        ],
+    },
+}
+
+
+def job(**spec: Any) -> dict[str, Any]:
+    meta = {"name": "train", "annotations": {"kai.scheduler/batch-min-member": "2"}}
+    return {"kind": "Job", "metadata": meta, "spec": {"template": JOB_TEMPLATE, **spec}}
+
+
+def test_a_job_comes_before_its_pods_with_its_annotations() -> None:
+    first, second = Expander().expand(job())
+    assert first.resource is JOBS
+    assert first.body["metadata"]["annotations"] == {"kai.scheduler/batch-min-member": "2"}
+    assert second.job == "train"
+    assert "annotations" not in second.body["metadata"]
+
+
+def test_a_pod_of_a_job_has_its_names_and_once_it_is_known_its_uid() -> None:
+    pod = owned(Expander().expand(job())[1].body, "uid-1")
+    assert pod["metadata"]["labels"] == {
+        "app": "a",
+        "batch.kubernetes.io/job-name": "train",
+        "job-name": "train",
+        "batch.kubernetes.io/controller-uid": "uid-1",
+        "controller-uid": "uid-1",
+    }
+    assert pod["metadata"]["ownerReferences"] == [
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "name": "train",
+            "uid": "uid-1",
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+    ]
+
+
+def test_a_pod_of_an_indexed_job_knows_its_index() -> None:
+    pod = Expander().expand(job(completions=3, parallelism=3, completionMode="Indexed"))[2].body
+    assert pod["metadata"]["annotations"] == {INDEX: "1"}
+    assert pod["metadata"]["labels"][INDEX] == "1"
+    assert pod["spec"]["hostname"] == "train-1"
+    main, own = pod["spec"]["containers"]
+    path = "metadata.labels['batch.kubernetes.io/job-completion-index']"
+    added = {"name": "JOB_COMPLETION_INDEX", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
+    assert main["env"] == [{"name": "A", "value": "b"}, added]
+    assert own["env"] == [{"name": "JOB_COMPLETION_INDEX", "value": "7"}]
+    assert "initContainers" not in pod["spec"]
+
+
+def test_a_cron_job_makes_one_job_that_it_owns() -> None:
+    wanted = {"metadata": {"labels": {"of": "night"}, "annotations": {"a": "b"}}, "spec": {"template": JOB_TEMPLATE}}
+    made = Expander().expand({"kind": "CronJob", "metadata": {"name": "night"}, "spec": {"jobTemplate": wanted}})
+    meta = made[0].body["metadata"]
+    assert (meta["name"], meta["labels"], meta["annotations"]) == ("night-0", {"of": "night"}, {"a": "b"})
+    assert (meta["ownerReferences"][0]["kind"], meta["ownerReferences"][0]["name"]) == ("CronJob", "night")
+    assert made[1].job == "night-0"
+
+
+@pytest.mark.parametrize("field", ["metadata", "spec"])
+@pytest.mark.parametrize("value", [5, "text", [1]])
+def test_a_job_template_that_is_none_is_refused_by_its_field(field: str, value: object) -> None:
+    wanted = {"spec": {"template": {"spec": {"containers": []}}}, field: value}
+    cron = {"metadata": {"name": "night"}, "spec": {"jobTemplate": wanted}}
+    with pytest.raises(Malformed, match=rf"spec\.jobTemplate\.{field} is .*; allowed: a mapping"):
+        list(of_cron_job(cron, Template("spec", {}, 0)))

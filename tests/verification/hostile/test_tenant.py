@@ -1,4 +1,4 @@
-"""A tenant that means harm: what it is drawn to do. That all holds with it: tests/simulation/test_tenant.py."""
+"""A tenant that means harm: what it is drawn to do. That all holds with it: tests/simulation/test_kinds.py."""
 
 from __future__ import annotations
 

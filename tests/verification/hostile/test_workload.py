@@ -1,17 +1,24 @@
-"""Random mixes of what users do."""
+"""Random mixes of what users do, with gangs that have sub-groups, and pods in the words of other systems."""
 
 from __future__ import annotations
 
 import random
+from typing import Any
 
+import msgspec
 import pytest
 
+from gpu.dialects.settings import DialectSettings
+from gpu.translate import combine
+from gpu.translation import Refusal
+from simulator.checks.gangs import Minimums
 from simulator.nodes import shape
 from verification.hostile import device_actions, queue_actions, tenant_actions, workload
 from verification.hostile import queue_actions as pool_actions
 from verification.hostile import workload as mischief
-from verification.hostile.actions import Action, CreatePod, CreatePodGroup
+from verification.hostile.actions import Action, CreatePod, CreatePodGroup, Part
 from wire import names
+from wire.core import Pod
 
 SHAPES = shape.parse(["2x4x80GiB", "1x1x24GiB"])
 MANY = range(300)
@@ -66,3 +73,66 @@ def test_gangs_have_members_as_many_as_they_need_more_and_fewer() -> None:
                 members = {pod.name for pod in created(actions) if pod.group == group.name}
                 differences.add(len(members) - group.minimum)
     assert {-1, 0, 1, 2} <= differences
+
+
+def drawn_in_words(seed: int) -> tuple[Action, ...]:
+    return workload.draw(random.Random(seed), shapes=SHAPES, duration_s=20.0)
+
+
+def respoken(seed: int) -> tuple[Action, ...]:
+    return workload.respoken(random.Random(seed), drawn_in_words(seed), shapes=SHAPES)
+
+
+def changed(seed: int) -> list[CreatePod]:
+    pairs = zip(drawn_in_words(seed), respoken(seed), strict=True)
+    return [after for before, after in pairs if before != after and isinstance(after, CreatePod)]
+
+
+def test_every_system_comes_up_and_no_word_is_wrong() -> None:
+    """Also with several containers, and with shares that may be placed in more than one way."""
+    spoken, alternatives, asking = set(), 0, 0
+    for seed in MANY:
+        for pod in changed(seed):
+            found = combine.translate(msgspec.convert(pod.manifest, Pod), DialectSettings())
+            assert not isinstance(found, Refusal), found
+            spoken.add(found.dialect)
+            alternatives += bool(found.alternatives)
+            asking += len(found.request.containers) > 1
+    names = {"aliyun", "metagpu", "clearml", "hami", "volcano", "volcano-share", "koordinator", "nvfractions"}
+    assert spoken == names
+    assert alternatives > 20
+    assert asking > 50
+
+
+def test_gangs_and_pods_that_ask_for_no_share_stay_as_they_are() -> None:
+    assert not any(pod.group or pod.node or pod.gpus for seed in MANY for pod in changed(seed))
+
+
+MANY_TREES = range(400)
+
+
+def drawn_tree(number: int, minimum: int = 3) -> tuple[workload.Tree, Minimums]:
+    tree = workload.nested(f"g-{number}", minimum)
+    parts = [part.manifest for part in tree.parts]
+    return tree, Minimums({"subGroups": parts, "minSubGroup": tree.least})
+
+
+def test_most_gangs_have_none_and_of_the_others_most_can_be_whole() -> None:
+    trees = [drawn_tree(number) for number in MANY_TREES]
+    nested = [(tree, needs) for tree, needs in trees if tree.parts]
+    assert 0.2 * len(MANY_TREES) < len(nested) < 0.6 * len(MANY_TREES)
+    clear = [needs for _, needs in nested if needs.is_clear]
+    assert len(clear) > len(nested) / 2
+    assert {True, False} == {needs.is_clear for _, needs in nested}
+
+
+@pytest.mark.parametrize(
+    ("part", "manifest"),
+    [
+        (Part(name="a", pods=0), {"name": "a", "minMember": 0}),
+        (Part(name="a", parent="b", parts=2), {"name": "a", "parent": "b", "minSubGroup": 2}),
+        (Part(name="a"), {"name": "a"}),
+    ],
+)
+def test_a_sub_group_is_written_with_what_is_said_of_it(part: Part, manifest: dict[str, Any]) -> None:
+    assert part.manifest == manifest

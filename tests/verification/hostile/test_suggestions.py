@@ -1,4 +1,7 @@
-"""Suggested changes on a cluster that is made of stored objects, and taken back change by change."""
+"""Suggested changes: read as the product writes them, tried on a cluster of stored objects, judged in whole runs.
+
+What was true a short time ago is no violation: the cluster is taken back change by change.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,27 @@ import msgspec
 import pytest
 
 from kube.client.resources import NODES, POD_GROUPS, PODS, Resource
+from scheduler.conditions.messages import with_help
+from scheduler.conditions.suggestion_messages import hint_text
 from scheduler.core.model.settings import Settings
-from scheduler.core.what_if.group_changes import GPUS, Asking, Members
+from scheduler.core.what_if.group_changes import CPU, FRACTION, GPU_MEMORY, GPUS, MEMORY, Asking, Members
+from scheduler.core.what_if.known_ends import Wait
 from simulator.apiserver.types import ResourceType
 from tests.scheduler.core.objects import changed, ended, node, pod, pod_group
+from verification.hostile.actions import CreatePod, CreatePodGroup
+from verification.hostile.run import run
+from verification.hostile.scenario import Scenario, Switches
 from verification.hostile.suggestions import (
     Claim,
     History,
     Past,
     Reference,
+    Sentence,
     Suggestible,
+    Unreadable,
     WaitUntil,
     is_decided_by,
+    sentence_of,
 )
 from wire.core import Node, Pod
 from wire.crds.podgroup import PodGroup
@@ -116,3 +128,80 @@ def test_old_changes_are_forgotten_and_objects_are_not() -> None:
     assert len(history.objects) == 2
     other = ResourceType(group="", version="v1", plural="events", kind="Event")
     assert (is_decided_by(of), is_decided_by(other)) == (True, False)
+
+
+_BIG = CreatePod(at_s=1, name="big", gpus=8)
+_OTHERS = tuple(CreatePod(at_s=60 + number, name=f"other-{number}", gpus=2) for number in range(4))
+SCENARIO = Scenario(
+    seed=1, shapes=("2x4x80GiB",), settings=Switches(suggestions=True), actions=(_BIG, *_OTHERS), calm_s=70.0
+)
+
+
+def test_a_change_that_others_took_the_room_of_is_true_for_as_long_as_its_text_states() -> None:
+    outcome = run(SCENARIO)
+    assert outcome.violations == ()
+    judged, past = outcome.suggested
+    assert 0 < past < judged
+
+
+def test_what_is_shown_is_tried_again_only_when_something_has_changed() -> None:
+    """A long pause is looked at once, and not with each Lease that is renewed in it."""
+    small = msgspec.structs.replace(SCENARIO, actions=(_BIG,))
+    judged, _ = run(small).suggested
+    later, _ = run(msgspec.structs.replace(small, calm_s=2_000.0)).suggested
+    assert 0 < later <= judged + 2
+
+
+def test_where_nothing_is_suggested_nothing_is_judged() -> None:
+    assert run(msgspec.structs.replace(SCENARIO, settings=Switches())).suggested == (0, 0)
+
+
+def _share(at_s: float, name: str, fraction: str, **more: Any) -> CreatePod:
+    return CreatePod(at_s=at_s, name=name, annotations={"gpu-fraction": fraction}, **more)
+
+
+def test_a_change_that_helps_because_other_members_have_succeeded_is_true() -> None:
+    """Members that ended beside one that waits count for it, in a cluster made of stored objects as well."""
+    gang = CreatePodGroup(at_s=1, name="gang", minimum=3)
+    ends = [_share(1, f"ends-{number}", "0.3", group="gang", run_s=30) for number in range(3)]
+    waits, fills = _share(10, "waits", "0.7", group="gang"), _share(5, "fills", "0.6")
+    actions = (gang, *ends, fills, waits)
+    outcome = run(msgspec.structs.replace(SCENARIO, shapes=("1x1x80GiB",), actions=actions, calm_s=900.0))
+    assert outcome.violations == ()
+    judged, past = outcome.suggested
+    assert (judged > 0, past) == (True, 0)
+
+
+_REASON = "no nodes with enough resources were found: 2 node(s) didn't have enough resources: GPUs."
+_EDITS: list[Asking | Members] = [
+    Asking(FRACTION, 300_000_000),
+    Asking(FRACTION, 10_000_000),
+    Asking(GPU_MEMORY, 8_000),
+    Asking(GPUS, 1),
+    Asking(GPUS, 4),
+    Asking(CPU, 1_500),
+    Asking(MEMORY, 64),
+    Members(1),
+    Members(7),
+]
+
+
+@pytest.mark.parametrize("edit", _EDITS, ids=lambda edit: edit.spelled())
+def test_a_change_is_read_as_it_was_meant(edit: Asking | Members) -> None:
+    message = with_help(_REASON, hint_text((edit,), renewed_s=600))
+    assert sentence_of(message) == Sentence((edit,), 600)
+
+
+def test_several_changes_are_read_each() -> None:
+    wait = Wait(until_s=1_767_225_661, uids=("a", "b"))
+    message = with_help(_REASON, hint_text((wait, *_EDITS), renewed_s=120))
+    assert sentence_of(message) == Sentence((WaitUntil(1_767_225_661), *_EDITS), 120)
+
+
+def test_a_reason_alone_suggests_nothing() -> None:
+    assert sentence_of(_REASON) is None
+
+
+def test_what_is_no_change_is_refused() -> None:
+    with pytest.raises(Unreadable, match="pray"):
+        sentence_of("This change lets it start (tried, and renewed within 10 minutes): pray.")
