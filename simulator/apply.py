@@ -45,8 +45,7 @@ from simulator import installation
 from simulator.apiserver.server import MemoryApiServer
 from simulator.components import start_admission
 from simulator.controllers import jobs
-from simulator.controllers.claims import Storage, of_pod
-from simulator.controllers.disruption import KubeControllers
+from simulator.controllers.kube_controllers import KubeControllers, Storage, of_pod
 from simulator.controllers.pods import child, number
 from simulator.manifests import Manifest, storage_of
 from simulator.replicas import is_ours

@@ -31,8 +31,8 @@ from kube.watch.reflector import Reflector
 from scheduler.app import Scheduler
 from simulator.apiserver.server import MemoryApiServer
 from simulator.apiserver.transport import MemoryTransport
-from simulator.nodes.agent import NodeAgent
 from simulator.nodes.kubelet import Kubelet
+from simulator.nodes.node_set import NodeAgent
 from simulator.policies import Policy, policies
 from wire import names
 

@@ -41,8 +41,8 @@ from podgrouper.core.answers import Group
 from podgrouper.core.files import Gangs
 from podgrouper.core.foreign.gangs import OBJECTS as FOREIGN_GROUPS
 from simulator import installation
-from simulator.controllers import argo, jobs, registry, wrappers
-from simulator.controllers.claims import Storage
+from simulator.controllers import jobs, registry, wrappers
+from simulator.controllers.kube_controllers import Storage
 from simulator.controllers.kubernetes import Expander, api_version_of
 from simulator.controllers.pods import Made, Malformed, child
 from simulator.controllers.registry import Passed, group_made, marked
@@ -273,7 +273,7 @@ class Reader:
         self.passed = Passed()
         self._expander = Expander(nodes)
         self._gangs = Gangs()
-        self._templates = argo.WorkflowTemplates()
+        self._templates = wrappers.WorkflowTemplates()
         self._runtimes = jobs.Runtimes()
         #: Workflows and TrainJobs that have templates of another object, and where they stand: it may come after them.
         self._referring: list[tuple[Mapping[str, Any], str]] = []
@@ -290,7 +290,7 @@ class Reader:
                 if self._runtimes.note(item):
                     continue
                 for each in self._unwrapped(item, place):
-                    if argo.refers(each) or jobs.refers(each):
+                    if wrappers.refers(each) or jobs.refers(each):
                         self._referring.append((each, place))
                     else:
                         manifests += self._read(self._current(each), place)

@@ -43,11 +43,10 @@ from simulator.checks.checker import CONFIG_MAPS, DELETED, WATCHED, Checker
 from simulator.checks.limits import Lateness
 from simulator.checks.observer import Observer, Overhearing
 from simulator.components import PRODUCT, Parts, start_admission
-from simulator.controllers.disruption import KubeControllers
+from simulator.controllers.kube_controllers import KubeControllers
 from simulator.manifests import Manifest
-from simulator.nodes.agent import NodeAgents
 from simulator.nodes.api_access import always
-from simulator.nodes.node_set import NodeSet
+from simulator.nodes.node_set import NodeAgents, NodeSet
 from simulator.nodes.shape import KubeletSettings, NodeShape
 from simulator.replicas import BINDER, SCHEDULER, Component, Replicas, Role, is_ours
 from wire import names

@@ -157,7 +157,7 @@ class Keeping:
     def _asked(self, pod: PodFacts, uuid: str, card: Device) -> Share:
         """What it asked of a device that it was given; all of one that nobody can have asked for."""
         if shares.ways(pod):
-            placed = shares.placed(pod, self.cards)
+            placed = shares.placement_of(pod, self.cards)
             return placed.share(uuid) if placed is not None else Share(Fraction(1))
         ask = next((ask for ask in pod.asks.values() if not ask.is_whole), None)
         return asked(ask, card.mem_mib) if ask is not None else Share()

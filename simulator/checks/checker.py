@@ -28,7 +28,7 @@ from simulator.checks.ledgers import Ledger, NodeFacts, Recount
 from simulator.checks.limits import Lateness, Limits
 from simulator.checks.messages import Asking, Scene
 from simulator.checks.preemption import Nominations
-from simulator.checks.usage import Promises, SliceUse, Usage
+from simulator.checks.shares import Promises, SliceUse, Usage
 from simulator.checks.violations import Findings
 from simulator.nodes.device_manager import Device
 from simulator.nodes.ground_truth import Freed, Held, Record, Started, Stopped

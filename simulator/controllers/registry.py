@@ -23,7 +23,7 @@ from podgrouper.core.grouping import group
 from podgrouper.core.kinds import is_unread, pods_of
 from podgrouper.core.owner_chain import Absent, Read
 from podgrouper.core.rule_input import Pods
-from simulator.controllers import argo, jobs, roles
+from simulator.controllers import jobs, roles, wrappers
 from simulator.controllers.pods import (
     Charge,
     Expand,
@@ -188,7 +188,7 @@ _EXPANDED: Final[Mapping[tuple[str, str], Expand]] = {
         (f"sparkoperator.k8s.io/{version}", "SparkApplication"): roles.expand_spark
         for version in ("v1beta1", "v1beta2")
     },
-    ("argoproj.io/v1alpha1", "Workflow"): argo.expand,
+    ("argoproj.io/v1alpha1", "Workflow"): wrappers.expand,
     ("grove.io/v1alpha1", "PodCliqueSet"): roles.expand_grove,
     **{("kubevirt.io/v1", kind): roles.expand_kubevirt for kind in ("VirtualMachine", "VirtualMachineInstance")},
     ("production-stack.vllm.ai/v1alpha1", "VLLMRuntime"): roles.expand_vllm,
@@ -198,10 +198,10 @@ _EXPANDED: Final[Mapping[tuple[str, str], Expand]] = {
 #: API group and kind of objects that describe pods in another form than a pod template -> the path to the description,
 #: and what makes pod templates of it.
 _DESCRIBED: Final[Mapping[tuple[str, str], tuple[str, Callable[[Json, str], Iterator[tuple[str, Json]]]]]] = {
-    ("argoproj.io", "Workflow"): ("spec", argo.templates),
-    ("argoproj.io", "WorkflowTemplate"): ("spec", argo.templates),
-    ("argoproj.io", "ClusterWorkflowTemplate"): ("spec", argo.templates),
-    ("argoproj.io", "CronWorkflow"): ("spec.workflowSpec", argo.templates),
+    ("argoproj.io", "Workflow"): ("spec", wrappers.templates),
+    ("argoproj.io", "WorkflowTemplate"): ("spec", wrappers.templates),
+    ("argoproj.io", "ClusterWorkflowTemplate"): ("spec", wrappers.templates),
+    ("argoproj.io", "CronWorkflow"): ("spec.workflowSpec", wrappers.templates),
     ("sparkoperator.k8s.io", "SparkApplication"): ("spec", roles.spark_templates),
     ("sparkoperator.k8s.io", "ScheduledSparkApplication"): ("spec.template", roles.spark_templates),
 }

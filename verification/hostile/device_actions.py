@@ -27,7 +27,7 @@ from kube.client.resources import (
     STORAGE_CLASSES,
 )
 from kube.client.retry import Retry
-from simulator.controllers.claims import DRIVER_USER, POD_CLAIM_NAME, DeviceReadiness
+from simulator.controllers.kube_controllers import DRIVER_USER, POD_CLAIM_NAME, DeviceReadiness
 from verification.hostile.acting import Act
 from wire import names
 
@@ -192,7 +192,7 @@ class WithdrawDevices(Act, frozen=True, kw_only=True, tag="withdraw-devices"):
 
 
 class RunDriver(Act, frozen=True, kw_only=True, tag="run-driver"):
-    """Run what gets devices ready (simulator/controllers/claims.py). Until ``until_s`` some fail, some are silent."""
+    """Run what gets devices ready (DeviceReadiness). Until ``until_s`` some fail, some are silent."""
 
     until_s: float
     takes_s: float

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from kube.client.resources import DEVICE_CLASSES, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, RESOURCE_SLICES
-from simulator.controllers.claims import ClaimController
+from simulator.controllers.kube_controllers import ClaimController
 from simulator.world import World
 from tests.scheduler.stage import TEAM
 from wire.resource import ResourceClaim

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from kube.client.resources import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES
-from simulator.controllers.claims import ClaimBinding
+from simulator.controllers.kube_controllers import ClaimBinding
 from simulator.world import World
 from tests.scheduler.stage import TEAM
 from wire import names

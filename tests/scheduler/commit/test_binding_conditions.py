@@ -16,7 +16,7 @@ from scheduler.commit.claim_binding import message
 from scheduler.core.model.plan import Placement
 from simulator.apiserver.calls import Call
 from simulator.apiserver.faults import Fault
-from simulator.controllers.claims import DRIVER_USER, ClaimController, DeviceReadiness
+from simulator.controllers.kube_controllers import DRIVER_USER, ClaimController, DeviceReadiness
 from simulator.world import World, WorldSettings
 from tests.scheduler import stage
 from tests.scheduler.commit.devices import DRIVER, claims_of, create_claim, create_template, given, users, using

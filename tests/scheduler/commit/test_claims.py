@@ -15,7 +15,7 @@ from kube.client.resources import PODS, RESOURCE_CLAIMS
 from scheduler.commit import claim_writes
 from simulator.apiserver.calls import Call
 from simulator.apiserver.faults import Fault
-from simulator.controllers.claims import ClaimController
+from simulator.controllers.kube_controllers import ClaimController
 from simulator.world import World
 from tests.scheduler import stage
 from tests.scheduler.commit.devices import (

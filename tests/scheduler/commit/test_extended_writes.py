@@ -13,7 +13,7 @@ import pytest
 from kube.client.resources import PODS, RESOURCE_CLAIMS
 from simulator.apiserver.calls import Call
 from simulator.apiserver.faults import Fault
-from simulator.controllers.claims import ClaimController
+from simulator.controllers.kube_controllers import ClaimController
 from simulator.world import World, WorldSettings
 from tests.scheduler import stage
 from tests.scheduler.commit.devices import DRIVER, asks, claims_of, create_claim, devices, given, users, using

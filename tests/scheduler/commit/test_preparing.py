@@ -11,7 +11,7 @@ import pytest
 from kube.client.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS
 from simulator.apiserver.calls import Call
 from simulator.apiserver.faults import Fault
-from simulator.controllers.claims import ClaimBinding
+from simulator.controllers.kube_controllers import ClaimBinding
 from simulator.world import World, WorldSettings
 from tests.scheduler import stage
 from tests.scheduler.commit.storage import SLOW, claim_of, create_claim, create_volume, mounting, storage

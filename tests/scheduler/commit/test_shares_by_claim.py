@@ -15,7 +15,7 @@ from gpu.bound_pod import ClaimedShare
 from kube.client.resources import NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from simulator.apiserver.calls import Call
 from simulator.apiserver.faults import Fault
-from simulator.controllers.claims import ClaimController
+from simulator.controllers.kube_controllers import ClaimController
 from simulator.world import World, WorldSettings
 from tests.scheduler import stage
 from tests.scheduler.commit.devices import DRIVER, claims_of, create_claim, devices, given, users, using

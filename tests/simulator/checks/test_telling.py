@@ -455,7 +455,7 @@ def test_unequal_shares_stand_in_the_order_of_the_asks() -> None:
     """M3: one device and a half."""
     asks = [{"container": "c0", "name": "main", "nano": 10**9}, {"container": "c0", "name": "main", "nano": 5 * 10**8}]
     raw = recorded_given("p", asks, {"c0": "GPU-b,GPU-a"}, {"GPU-b": 10**9, "GPU-a": 5 * 10**8})
-    placed = shares.placed(facts.pod(raw), CARDS)
+    placed = shares.placement_of(facts.pod(raw), CARDS)
     assert placed is not None
     assert placed.of("main") == {"GPU-b": Share(Fraction(1)), "GPU-a": Share(Fraction(1, 2))}
 
@@ -466,7 +466,7 @@ def test_equal_devices_of_several_ways_are_told_apart_by_the_charge() -> None:
     raw = recorded_given(
         "p", first, {"c0": "GPU-a,GPU-b"}, {"GPU-a": 99 * 10**7, "GPU-b": 51 * 10**7}, alternatives=(second,)
     )
-    placed = shares.placed(facts.pod(raw), CARDS)
+    placed = shares.placement_of(facts.pod(raw), CARDS)
     assert placed is not None
     assert placed.charge("GPU-b") == Fraction(51, 100)
 
@@ -477,7 +477,7 @@ def test_init_containers_are_counted_when_they_run(sidecar: bool, charge: Fracti
     asks = [{"container": "i0", "memMib": 200, "seat": "a"}, *TOGETHER]
     raw = recorded_given("p", asks, {**BOTH_ON_A, "i0": "GPU-a"}, {"GPU-a": 9 * 10**8})
     raw["spec"]["initContainers"] = [{"name": "load", **policy}]
-    placed = shares.placed(facts.pod(raw), CARDS)
+    placed = shares.placement_of(facts.pod(raw), CARDS)
     assert placed is not None
     assert placed.charge("GPU-a") == charge
 

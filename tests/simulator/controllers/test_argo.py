@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kube.client.resources import JOBS, PODS
-from simulator.controllers.argo import MOST_CHARS, first, rendered
 from simulator.controllers.pods import Malformed
+from simulator.controllers.wrappers import MOST_CHARS, first, rendered
 from simulator.manifests import MalformedManifest, Reader
 
 # Steps of a Workflow with their parameters, and the objects that its ``resource`` templates create.

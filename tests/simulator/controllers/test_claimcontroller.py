@@ -11,8 +11,8 @@ import pytest
 from kube.client.api import Api
 from kube.client.resources import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, RESOURCE_CLAIMS
 from kube.client.retry import Retry
-from simulator.controllers import claims, disruption
-from simulator.controllers.claims import DRIVER_USER, DeviceReadiness
+from simulator.controllers import kube_controllers
+from simulator.controllers.kube_controllers import DRIVER_USER, DeviceReadiness
 from simulator.world import World
 from tests.scheduler.commit.devices import claims_of, create_claim, create_template, users, using
 from tests.scheduler.stage import TEAM, create, pod, settle, stage
@@ -28,7 +28,7 @@ async def test_without_claims_it_asks_the_api_server_for_nothing() -> None:
     async with stage("1x1x80GiB") as world:
         await create(world, pod("p"))
         await anyio.sleep(60)
-        assert not [entry for entry in world.server.audit if entry.user == claims.CLAIM_CONTROLLER]
+        assert not [entry for entry in world.server.audit if entry.user == kube_controllers.CLAIM_CONTROLLER]
 
 
 async def test_a_claim_is_made_for_a_pod_and_goes_with_it() -> None:
@@ -123,7 +123,7 @@ async def _claim(made: World, node: str) -> None:
 async def test_without_claims_it_asks_the_api_server_for_nothing_in_claimbinding() -> None:
     async with world("1x1x80GiB") as made:
         await anyio.sleep(60)
-        assert not [entry for entry in made.server.audit if entry.user == claims.VOLUME_CONTROLLER]
+        assert not [entry for entry in made.server.audit if entry.user == kube_controllers.VOLUME_CONTROLLER]
 
 
 @pytest.mark.parametrize("zone", ["", "a"])
@@ -196,6 +196,6 @@ async def test_it_writes_where_there_is_a_budget_and_comes_to_rest(has_budget: b
             await CreateBudget(at_s=0, name="b", least=0).perform(made)
         await CreatePod(at_s=0, name="p", gpus=1).perform(made)
         await anyio.sleep(60)
-        writes = [entry for entry in made.server.audit if entry.user == disruption.USER]
+        writes = [entry for entry in made.server.audit if entry.user == kube_controllers.USER]
         assert bool(writes) is has_budget
         assert len(writes) < 10

@@ -22,8 +22,8 @@ from simulator.checks.violations import NOT_JUDGED
 from simulator.clock import VirtualClock
 from simulator.components import PRODUCT, Parts
 from simulator.nodes import shape
-from simulator.nodes.agent import NodeAgent
 from simulator.nodes.device_manager import Device
+from simulator.nodes.node_set import NodeAgent
 from simulator.nodes.shape import NO_FAULT, ReservationFault
 from simulator.policies import AGENT
 from simulator.world import World, WorldSettings

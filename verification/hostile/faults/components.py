@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from simulator.apiserver.calls import Call
 from simulator.apiserver.faults import Fault, ReviewFault
-from simulator.nodes.agent import NodeAgent
+from simulator.nodes.node_set import NodeAgent
 from verification.hostile.faults.ground import Ground, Timed, is_struck
 
 #: Our webhooks, as simulator/components.py names them. The API server's own policies can't be away.
