@@ -4,18 +4,32 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
+from typing import Any
 
-from verification.model.claims.exploring import CLAIMING, NamedClaiming, explore_claiming
+from verification.model.claims.exploring import CLAIMING, explore_claiming
 from verification.model.config import LARGE, QUICK, Named
 from verification.model.explorer import Result, explore
 from verification.model.preemption.exploring import explore_preemption
-from verification.model.preemption.state import PREEMPTION, PREEMPTION_LARGE, NamedPlace
-from verification.model.volumes import PREPARING, NamedPreparing, explore_preparing
+from verification.model.preemption.state import PREEMPTION, PREEMPTION_LARGE
+from verification.model.volumes import PREPARING, explore_preparing
 
-Kind = Named | NamedPlace | NamedPreparing | NamedClaiming
+#: A configuration, and what explores its system.
+Kind = tuple[Named[Any], Callable[..., Result]]
+
+
+def _of(explores: Callable[..., Result], *configs: Named[Any]) -> tuple[Kind, ...]:
+    return tuple((config, explores) for config in configs)
+
+
 CONFIGS: dict[str, tuple[Kind, ...]] = {
-    "quick": (*QUICK, *PREEMPTION, *PREPARING, *CLAIMING),
-    "large": (*LARGE, *PREEMPTION_LARGE),
+    "quick": (
+        *_of(explore, *QUICK),
+        *_of(explore_preemption, *PREEMPTION),
+        *_of(explore_preparing, *PREPARING),
+        *_of(explore_claiming, *CLAIMING),
+    ),
+    "large": (*_of(explore, *LARGE), *_of(explore_preemption, *PREEMPTION_LARGE)),
 }
 CONFIGS["all"] = (*CONFIGS["quick"], *CONFIGS["large"])
 
@@ -26,29 +40,17 @@ def main() -> int:
     parser.add_argument("--config", default="all", help="quick, large, all, or a part of a configuration's name")
     parser.add_argument("--limit", type=int, default=1_000_000, help="states after which a configuration is given up")
     arguments = parser.parse_args()
-    chosen = CONFIGS.get(arguments.config) or [one for one in CONFIGS["all"] if arguments.config in one.name]
+    chosen = CONFIGS.get(arguments.config) or [kind for kind in CONFIGS["all"] if arguments.config in kind[0].name]
     if not chosen:
         parser.error(
-            f"--config is {arguments.config!r}; the names are: {', '.join(one.name for one in CONFIGS['all'])}"
+            f"--config is {arguments.config!r}; the names are: {', '.join(one.name for one, _ in CONFIGS['all'])}"
         )
     found = 0
-    for one in chosen:
-        result = _explored(one, arguments.limit)
+    for one, explores in chosen:
+        result = explores(one.config, limit=arguments.limit)
         found += bool(result.violation)
         _tell("\n    ".join([f"{one.name}: {result.summary()}", *result.trace]))
     return 1 if found else 0
-
-
-def _explored(one: Kind, limit: int) -> Result:
-    match one:
-        case Named():
-            return explore(one.config, limit=limit)
-        case NamedPlace():
-            return explore_preemption(one.config, limit=limit)
-        case NamedPreparing():
-            return explore_preparing(one.config, limit=limit)
-        case NamedClaiming():
-            return explore_claiming(one.config, limit=limit)
 
 
 def _tell(line: str) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from gpu import attempts
 from gpu.book import Entry, Tenant
@@ -205,12 +205,15 @@ DIRECT: Final = ("direct", "direct")
 HANDED: Final = ("handed", "handed")
 
 
+C = TypeVar("C")
+
+
 @dataclass(frozen=True, slots=True)
-class Named:
-    """A configuration with its name."""
+class Named(Generic[C]):
+    """A configuration of one of the systems, with its name."""
 
     name: str
-    config: Config
+    config: C
 
 
 #: Two schedulers at once that do not spare each other's attempts, on a device that is known.

@@ -12,7 +12,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import permutations
+from itertools import pairwise, permutations
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from verification.model import machines
@@ -296,6 +296,15 @@ class Sharing:
     def told(self, path: Sequence[World]) -> list[str]:
         """One line a step."""
         return told(self.steps, self._canonical, path)
+
+
+def lines_of(system: Explored[W], path: Sequence[W]) -> list[str]:
+    """Return one line for each step of a path of representatives."""
+    lines = []
+    for world, wanted in pairwise(path):
+        found = (label for label, after in system.steps(world) if system.canonical(after)[0] == wanted)
+        lines.append(" ".join(map(str, next(found))))
+    return lines
 
 
 def explore(config: Config, rules: Rules = BUILT, *, limit: int = 10_000_000) -> Result:

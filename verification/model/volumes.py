@@ -10,10 +10,11 @@ from __future__ import annotations
 import enum
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, product
+from itertools import product
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from verification.model.explorer import Result, explored
+from verification.model.config import Named
+from verification.model.explorer import Result, explored, lines_of
 
 #: No node, no volume, no claim.
 NONE: Final = -1
@@ -364,14 +365,6 @@ def _endings(world: World) -> Iterator[Step]:
             yield ("!crash of", f"s{number}"), after._replace(attempts=changed(world.attempts, number, None))
 
 
-@dataclass(frozen=True, slots=True)
-class NamedPreparing:
-    """A configuration with its name."""
-
-    name: str
-    config: Config
-
-
 ONE: Final = Config()
 #: A volume on each node, and nothing is provisioned.
 STATIC: Final = Config(volumes=(0, 1), provisions=False)
@@ -381,18 +374,18 @@ RIVALS: Final = Config(places=(2, 1), groups=((0,), (1,)), volumes=(0,))
 _ALL: Final = Left(crashes=1, lost_answers=1, lates=1, fails=1, foreigners=1, deletions=1, timeouts=1)
 
 PREPARING: Final = (
-    NamedPreparing("volumes: one pod, all that can go wrong", Config(left=_ALL)),
-    NamedPreparing(
+    Named("volumes: one pod, all that can go wrong", Config(left=_ALL)),
+    Named(
         "volumes: made by people, all that can go wrong", Config(volumes=(0, 1), provisions=False, left=_ALL)
     ),
-    NamedPreparing("volumes: two pods, one volume, a crash", Config(
+    Named("volumes: two pods, one volume, a crash", Config(
         places=(2, 1), groups=((0,), (1,)), volumes=(0,), left=Left(crashes=1, lates=1, foreigners=1))),
-    NamedPreparing("volumes: a gang, a failure, a crash", Config(
+    Named("volumes: a gang, a failure, a crash", Config(
         groups=((0, 1),), left=Left(crashes=1, fails=1, timeouts=1, deletions=1))),
-    NamedPreparing("volumes: a gang, another scheduler", Config(
+    Named("volumes: a gang, another scheduler", Config(
         groups=((0, 1),), volumes=(0,), left=Left(foreigners=1, lates=1))),
-    NamedPreparing("volumes: two leaders at once", Config(schedulers=2, left=Left(lates=1, fails=1))),
-    NamedPreparing("volumes: two leaders at once, a gang", Config(groups=((0, 1),), schedulers=2)),
+    Named("volumes: two leaders at once", Config(schedulers=2, left=Left(lates=1, fails=1))),
+    Named("volumes: two leaders at once, a gang", Config(groups=((0, 1),), schedulers=2)),
 )  # fmt: skip
 
 
@@ -453,12 +446,11 @@ class Preparing:
 
     def told(self, path: Sequence[World]) -> list[str]:
         """One line a step, and the last state."""
-        lines = []
-        for world, wanted in pairwise(path):
-            found = (label for label, after in self.steps(world) if self.canonical(after)[0] == wanted)
-            lines.append(" ".join(map(str, next(found))))
         last = path[-1]
-        return [*lines, *(f"= {part}" for part in (*last.claims, *last.volumes, last.pods, *last.attempts))]
+        return [
+            *lines_of(self, path),
+            *(f"= {part}" for part in (*last.claims, *last.volumes, last.pods, *last.attempts)),
+        ]
 
 
 def explore_preparing(config: Config, rules: Rules = BUILT, *, limit: int = 10_000_000) -> Result:

@@ -6,8 +6,6 @@ Those are the claim controller, another scheduler, users, and what ends processe
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
 from typing import Final
 
 from verification.model.claims.schedulers import (
@@ -32,7 +30,8 @@ from verification.model.claims.schedulers import (
     decisions,
     is_later_double,
 )
-from verification.model.explorer import Result, explored
+from verification.model.config import Named
+from verification.model.explorer import Result, explored, lines_of
 
 
 def controllers(world: World) -> Iterator[Step]:
@@ -87,14 +86,6 @@ def _put(world: World, number: int, claim: Claim) -> World:
     return world._replace(claims=changed(world.claims, number, claim))
 
 
-@dataclass(frozen=True, slots=True)
-class NamedClaiming:
-    """A configuration with its name."""
-
-    name: str
-    config: Config
-
-
 ONE: Final = Config()
 GANG: Final = Config(uses=(0, 1), groups=((0, 1),))
 #: Two pods with one claim, on one node.
@@ -103,31 +94,31 @@ SHARED: Final = Config(places=(2,), devices=(0,), uses=(0, 0), groups=((0,), (1,
 RIVALS: Final = Config(places=(2,), devices=(0,), uses=(0, 1), groups=((0,), (1,)))
 
 CLAIMING: Final = (
-    NamedClaiming("claims: one pod, all that can go wrong", Config(left=Left(
+    Named("claims: one pod, all that can go wrong", Config(left=Left(
         crashes=1, lost_answers=1, lates=1, foreigners=1, deletions=1, edits=1, timeouts=1))),
-    NamedClaiming("claims: another scheduler with claims of its own", Config(
+    Named("claims: another scheduler with claims of its own", Config(
         others=1, left=Left(crashes=1, lates=1, foreigners=1))),
-    NamedClaiming("claims: one claim, two pods, another scheduler", Config(
+    Named("claims: one claim, two pods, another scheduler", Config(
         places=(2,), devices=(0,), uses=(0, 0), groups=((0,), (1,)), left=Left(crashes=1, foreigners=1, deletions=1))),
-    NamedClaiming("claims: a gang, a crash, a late write", Config(
+    Named("claims: a gang, a crash, a late write", Config(
         uses=(0, 1), groups=((0, 1),), left=Left(crashes=1, lates=1))),
-    NamedClaiming("claims: a gang and a pod, devices for two", Config(
+    Named("claims: a gang and a pod, devices for two", Config(
         places=(2, 1), uses=(0, 1, 2), groups=((0, 1), (2,)), left=Left(crashes=1, timeouts=1))),
-    NamedClaiming("claims: two devices on a node with one place", Config(
+    Named("claims: two devices on a node with one place", Config(
         places=(1,), devices=(0, 0), uses=(0, 1), groups=((0,), (1,)), left=Left(crashes=1, lates=1, deletions=1))),
-    NamedClaiming("claims: two leaders at once, one pod, a late write", Config(schedulers=2, left=Left(lates=1))),
-    NamedClaiming("claims: two leaders at once, one device", Config(
+    Named("claims: two leaders at once, one pod, a late write", Config(schedulers=2, left=Left(lates=1))),
+    Named("claims: two leaders at once, one device", Config(
         places=(2,), devices=(0,), uses=(0, 1), groups=((0,), (1,)), schedulers=2, left=Left(edits=1, deletions=1))),
-    NamedClaiming("claims: two leaders at once, one claim, two pods", Config(
+    Named("claims: two leaders at once, one claim, two pods", Config(
         places=(2,), devices=(0,), uses=(0, 0), groups=((0,), (1,)), schedulers=2)),
-    NamedClaiming("claims: devices that have to get ready, one pod, all that can go wrong", Config(
+    Named("claims: devices that have to get ready, one pod, all that can go wrong", Config(
         awaits=True, left=Left(crashes=1, lates=1, foreigners=1, deletions=1, edits=1, timeouts=1, failures=1))),
-    NamedClaiming("claims: devices that have to get ready, a gang", Config(
+    Named("claims: devices that have to get ready, a gang", Config(
         uses=(0, 1), groups=((0, 1),), awaits=True, left=Left(crashes=1, timeouts=1, failures=1))),
-    NamedClaiming("claims: devices that have to get ready, one claim, two pods", Config(
+    Named("claims: devices that have to get ready, one claim, two pods", Config(
         places=(2,), devices=(0,), uses=(0, 0), groups=((0,), (1,)), awaits=True,
         left=Left(crashes=1, foreigners=1, failures=1))),
-    NamedClaiming("claims: devices that have to get ready, two leaders at once", Config(
+    Named("claims: devices that have to get ready, two leaders at once", Config(
         awaits=True, schedulers=2, left=Left(failures=1))),
 )  # fmt: skip
 
@@ -218,12 +209,11 @@ class Claiming:
 
     def told(self, path: Sequence[World]) -> list[str]:
         """One line a step, and the last state."""
-        lines = []
-        for world, wanted in pairwise(path):
-            found = (label for label, after in self.steps(world) if self.canonical(after)[0] == wanted)
-            lines.append(" ".join(map(str, next(found))))
         last = path[-1]
-        return [*lines, *(f"= {part}" for part in (*last.claims, *last.pods, *last.schedulers, *last.late))]
+        return [
+            *lines_of(self, path),
+            *(f"= {part}" for part in (*last.claims, *last.pods, *last.schedulers, *last.late)),
+        ]
 
 
 def _is_prepared(claim: Claim, pod: int) -> bool:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from itertools import pairwise
 
-from verification.model.explorer import Result, explored
+from verification.model.explorer import Result, explored, lines_of
 from verification.model.preemption.deciding import Deciding, Evicting, Recording
 from verification.model.preemption.state import (
     BUILT,
@@ -187,14 +186,8 @@ class Room:
 
     def told(self, path: Sequence[World]) -> list[str]:
         """One line a step, and the last state."""
-        lines = []
-        for world, wanted in pairwise(path):
-            for label, after in self.steps(world):
-                if self.canonical(after)[0] == wanted:
-                    lines.append(" ".join(map(str, label)))
-                    break
         last = path[-1]
-        return [*lines, *(f"= {part}" for part in (*last.pods, *last.record, *last.leaders, *last.late))]
+        return [*lines_of(self, path), *(f"= {part}" for part in (*last.pods, *last.record, *last.leaders, *last.late))]
 
 
 def explore_preemption(config: Config, rules: Rules = BUILT, *, limit: int = 10_000_000) -> Result:

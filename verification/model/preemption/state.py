@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
+from verification.model.config import Named
+
 #: Where a pod is that was not bound.
 NOWHERE: Final = -1
 LIVE, LEAVING, GONE = 0, 1, 2
@@ -231,14 +233,6 @@ class Config:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class NamedPlace:
-    """A configuration with its name."""
-
-    name: str
-    config: Config
-
-
 #: A pod for which room is made by the one that is there, and a third that would take what becomes free.
 ONE: Final = Config(nodes=(1,), groups=(TAKES, GIVES, PLAIN), pods=((0, NOWHERE), (1, 0), (2, NOWHERE)))
 #: Two pods, each of which wants a place of the same node.
@@ -260,31 +254,31 @@ CRASH: Final = Left(crashes=1, lates=1)
 
 #: Complete, each in a second or two.
 PREEMPTION: Final = (
-    NamedPlace("room for one", ONE),
-    NamedPlace("room for one, its leader crashes", replace(ONE, left=CRASH)),
-    NamedPlace("room for one, two crashes", replace(ONE, left=Left(crashes=2, lates=2))),
-    NamedPlace(
+    Named("room for one", ONE),
+    Named("room for one, its leader crashes", replace(ONE, left=CRASH)),
+    Named("room for one, two crashes", replace(ONE, left=Left(crashes=2, lates=2))),
+    Named(
         "room for one, all that can go wrong",
         replace(ONE, left=Left(crashes=1, lates=1, lost_answers=1, failed_writes=1, refusals=1, goes=1)),
     ),
-    NamedPlace("room for one, a victim ends and is made again", replace(ONE, left=Left(1, 1, finishes=1, recreates=1))),
-    NamedPlace("a victim that stays", replace(EITHER, stayers=(1,), left=CRASH)),
-    NamedPlace("a victim that is never evicted", replace(EITHER, refused=(1,), left=CRASH)),
-    NamedPlace("room for two on one node, a crash", replace(TWO, left=CRASH)),
-    NamedPlace("room for two on one node, others take a place, a crash", replace(TWO, left=Left(1, 1, foreigners=1))),
-    NamedPlace("room for a gang, a member goes, a crash", replace(GANG, left=Left(1, 1, goes=1))),
-    NamedPlace("room for a gang, others take a place, a crash", replace(GANG, left=Left(1, foreigners=1))),
-    NamedPlace("two leaders at once, room for one, a crash", replace(ONE, leaders=2, left=CRASH)),
-    NamedPlace("two leaders at once, two want one place", replace(BOTH, leaders=2)),
+    Named("room for one, a victim ends and is made again", replace(ONE, left=Left(1, 1, finishes=1, recreates=1))),
+    Named("a victim that stays", replace(EITHER, stayers=(1,), left=CRASH)),
+    Named("a victim that is never evicted", replace(EITHER, refused=(1,), left=CRASH)),
+    Named("room for two on one node, a crash", replace(TWO, left=CRASH)),
+    Named("room for two on one node, others take a place, a crash", replace(TWO, left=Left(1, 1, foreigners=1))),
+    Named("room for a gang, a member goes, a crash", replace(GANG, left=Left(1, 1, goes=1))),
+    Named("room for a gang, others take a place, a crash", replace(GANG, left=Left(1, foreigners=1))),
+    Named("two leaders at once, room for one, a crash", replace(ONE, leaders=2, left=CRASH)),
+    Named("two leaders at once, two want one place", replace(BOTH, leaders=2)),
 )
 
 PREEMPTION_LARGE: Final = (
-    NamedPlace("two leaders at once, room for two on one node", replace(TWO, leaders=2)),
-    NamedPlace(
+    Named("two leaders at once, room for two on one node", replace(TWO, leaders=2)),
+    Named(
         "room for two on one node, all that can go wrong",
         replace(TWO, left=Left(crashes=1, lates=1, lost_answers=1, refusals=1, goes=1, foreigners=1)),
     ),
-    NamedPlace(
+    Named(
         "room for a gang, all that can go wrong",
         replace(GANG, left=Left(crashes=1, lates=1, lost_answers=1, refusals=1, goes=1, foreigners=1)),
     ),
