@@ -152,15 +152,14 @@ _Place = tuple[ResourceType, str]
 class Collector:
     """Does what kube-controller-manager does after a deletion: collects dependents, empties and ends namespaces.
 
-    It follows the store; its writes come ``delay_s`` after the deletion, never within it. Owners of types that the
+    It follows the store; its writes come after the deletion, never within it. Owners of types that the
     server does not know are taken to exist.
     """
 
-    def __init__(self, store: Store, registry: Registry, *, clock: Clock, delay_s: float) -> None:
+    def __init__(self, store: Store, registry: Registry, *, clock: Clock) -> None:
         self._store = store
         self._registry = registry
         self._clock = clock
-        self._delay_s = delay_s
         self._alive: dict[str, None] = {}
         #: UIDs of owners that were deleted, of kinds of which others need not be there.
         self._deleted: set[str] = set()
@@ -203,7 +202,7 @@ class Collector:
 
     def _later(self, what: Any, *args: Any) -> None:
         # Not a task: nothing is awaited, and the order of callbacks at one time is the order of these calls.
-        asyncio.get_running_loop().call_later(self._delay_s, what, *args)
+        asyncio.get_running_loop().call_later(0.0, what, *args)
 
     def _follow(self, table: Table, change: Change) -> None:
         if change.new is not None:

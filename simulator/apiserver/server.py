@@ -66,14 +66,12 @@ class MemoryApiServer:
         auto_namespaces: bool = False,
         pod_topology_labels: bool = True,
         history: int = 100_000,
-        collect_delay_s: float = 0.0,
     ) -> None:
         """Start with the namespaces and priority classes that every cluster has.
 
         ``auto_namespaces``: a create in a namespace that is not there makes it, instead of being refused.
         ``pod_topology_labels``: a Binding's labels are merged into the pod (Kubernetes 1.35 and later).
         ``history``: how many of the last changes, over all types, can be watched and listed from (then 410).
-        ``collect_delay_s``: how long after a deletion dependents and contents of namespaces are deleted.
         """
         registry = self._registry = Registry((*BUILT_IN, *KAI, *extra_types))
         self._clock = clock
@@ -88,7 +86,7 @@ class MemoryApiServer:
         self._reading = Reading(self._store)
         self._creation = Creation(self._store, self._admission, clock=clock, rng=rng, auto_namespaces=auto_namespaces)
         self._changing = Changing(self._store, self._admission, self._creation)
-        self._collector = Collector(self._store, registry, clock=clock, delay_s=collect_delay_s)
+        self._collector = Collector(self._store, registry, clock=clock)
         self._removing = Removing(self._store, self._admission, self._collector, clock=clock)
         self._watching = Watching(self._store, self.faults, rng=rng)
         self._is_running = False

@@ -105,13 +105,6 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """Jobs of an average day."""
         return sum(sum(queue.per_day.values()) for queue in self.queues)
 
-    @property
-    def gpu_hours_per_day(self) -> float:
-        """GPU-hours that the jobs of an average day take."""
-        return sum(
-            self.kinds[kind].mean_gpu_hours * rate for queue in self.queues for kind, rate in queue.per_day.items()
-        )
-
     def shapes(self) -> tuple[NodeShape, ...]:
         """The nodes. Raises MalformedShape."""
         return parse(self.nodes)

@@ -91,7 +91,10 @@ def test_the_university_has_20_queues_500_nodes_and_asks_for_more_than_there_is(
     gpus = sum(len(shape.cards_mib) for shape in found.shapes())
     assert (len(found.queues), len(found.shapes()), gpus) == (20, 500, 4_000)
     assert sum(queue.quota for queue in found.queues) == gpus
-    assert found.gpu_hours_per_day == pytest.approx(gpus * 24 * LOAD_PERCENT / 100)
+    asked = sum(
+        found.kinds[kind].mean_gpu_hours * rate for queue in found.queues for kind, rate in queue.per_day.items()
+    )
+    assert asked == pytest.approx(gpus * 24 * LOAD_PERCENT / 100)
 
 
 def _with(**fields: Any) -> dict[str, Any]:
