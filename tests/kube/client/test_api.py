@@ -124,13 +124,6 @@ async def test_an_expired_continue_token_starts_the_list_anew() -> None:
     assert "continue" not in transport.requests[2].query
 
 
-async def test_a_list_whose_tokens_keep_expiring_is_read_in_one_piece() -> None:
-    expired = refusal(410, "Expired")
-    api, transport = scripted(page(token="t"), expired, page(token="t"), expired, page(pod("a")))
-    assert len((await api.list(PODS)).items) == 1
-    assert "limit" not in transport.requests[-1].query
-
-
 async def test_an_empty_list_of_go_is_empty() -> None:
     api, _ = scripted(ok({"metadata": {"resourceVersion": "1"}, "items": None}))
     assert (await api.list(NODES)).items == []
@@ -262,15 +255,6 @@ async def test_writes_are_cut_so_that_their_way_and_their_work_fit_into_what_is_
     request = transport.requests[0]
     assert request.query["timeout"] == "1750ms"
     assert request.timeout_s == 2.75
-
-
-async def test_nothing_is_written_when_the_lease_has_run_out() -> None:
-    api, transport = scripted(ok(pod("a")), fence=WriteFence(lambda: 6.5))
-    await anyio.sleep(4.6)
-    with pytest.raises(errors.TooLate) as caught:
-        await api.bind("ns", "a", Binding())
-    assert not caught.value.outcome_unknown
-    assert transport.requests == []
 
 
 async def test_a_merge_patch_carries_its_preconditions() -> None:

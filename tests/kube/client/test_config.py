@@ -146,13 +146,6 @@ async def test_a_kubeconfigs_token_is_renewed(kubeconfig: str, tmp_path: Path) -
     assert await authorization(credentials) == "Bearer renewed"
 
 
-async def test_a_kubeconfig_that_went_away_leaves_the_last_token_in_use(kubeconfig: str, tmp_path: Path) -> None:
-    credentials = await config.from_kubeconfig(path=kubeconfig, context="two")
-    (tmp_path / "token").unlink()
-    await anyio.sleep(61.0)
-    assert await authorization(credentials) == "Bearer from-file"
-
-
 @pytest.mark.parametrize("context", ["nine", "three"], ids=["no such context", "its plugin is missing"])
 async def test_a_kubeconfig_that_gives_no_credentials_is_refused(kubeconfig: str, context: str) -> None:
     with pytest.raises(config.ConfigError, match="kubeconfig"):

@@ -106,15 +106,6 @@ async def test_a_proxy_that_only_the_environment_names_is_not_used(monkeypatch: 
         assert (await transport.request("GET", "/x", query={}, timeout_s=60.0)).status == 200
 
 
-async def test_an_error_status_is_an_answer() -> None:
-    async def refuse(_request: web.Request) -> web.StreamResponse:
-        return web.json_response({"reason": "Conflict"}, status=409)
-
-    async with connected(refuse) as transport:
-        response = await transport.request("POST", "/x", query={}, body=b"{}", timeout_s=60.0)
-    assert (response.status, response.body) == (409, b'{"reason": "Conflict"}')
-
-
 async def test_a_redirect_is_not_followed() -> None:
     async def redirect(_request: web.Request) -> web.StreamResponse:
         raise web.HTTPFound("http://192.0.2.1/")
@@ -351,20 +342,6 @@ async def test_a_line_above_its_limit_ends_the_watch_and_its_connection(end: byt
     assert len(lines) <= 1
 
 
-async def test_lines_come_as_they_are_written() -> None:
-    async with (
-        connected(watch_of(b"first\n", then=30.0)) as transport,
-        transport.stream("/x", query={}, timeout_s=60.0) as (_, lines),
-    ):
-        with anyio.fail_after(60.0):
-            assert await anext(lines) == b"first"
-
-
-async def test_an_orderly_end_just_ends() -> None:
-    async with connected(watch_of()) as transport:
-        assert await read_all(transport) == []
-
-
 async def test_a_cut_connection_is_unreachable_after_the_lines_that_came() -> None:
     async with (
         connected(watch_of(b"one\n", cut=True, then=0.1)) as transport,
@@ -533,12 +510,3 @@ async def test_of_kinds_of_which_names_are_read_the_server_is_asked_for_metadata
 
 
 # --- with the calls above it --------------------------------------------------------------------------------------
-async def test_a_write_through_the_whole_layer() -> None:
-    async def handler(request: web.Request) -> web.StreamResponse:
-        assert request.query["timeout"] == "10s"
-        return web.json_response({**await request.json(), "metadata": {"name": "a", "uid": "u"}}, status=201)
-
-    async with connected(handler) as transport:
-        api = Api(transport, retry=Retry(random.Random(1)))
-        pod = await api.create(PODS, {"metadata": {"name": "a"}}, namespace="ns")
-    assert (pod.kind, pod.metadata.uid) == ("Pod", "u")

@@ -75,12 +75,6 @@ async def test_an_error_of_a_later_page_comes_out_as_it_is(error: errors.ApiErro
     assert raised.value is error
 
 
-async def test_a_list_whose_token_expired_is_read_from_its_start() -> None:
-    expired = errors.refused(410, Status(reason="Expired"))
-    listed = await Pages(3, {"2": expired}).list()
-    assert listed.items == ["n0a", "n0b", "n1a", "n1b", "n2a", "n2b"]
-
-
 async def test_a_list_is_given_up_when_what_is_kept_fails() -> None:
     server = Pages(3)
 
