@@ -69,19 +69,6 @@ async def test_what_the_driver_needs_of_a_card_is_no_tenants(reserve: str, share
         assert [*phases(world).values()].count("Running") == shared
 
 
-@pytest.mark.parametrize(("reserve", "cap_mib"), [("", 7680), ("450", 7455)])
-async def test_memory_of_fractions_adds_up_to_what_is_left_of_a_card(reserve: str, cap_mib: int) -> None:
-    async with stage.stage("1x1x15GiB") as world:
-        if reserve:
-            change = {"metadata": {"annotations": {names.GPU_MEMORY_RESERVE: reserve}}}
-            await world.api.patch(NODES, "node-0", change)
-        await create(world, *(by_uuid(name, {}) for name in "ab"))
-        await settle(30)
-        assert phases(world) == {"a": "Running", "b": "Running"}
-        said = [find(world, name)["metadata"]["annotations"][names.HAMI_ALLOCATED] for name in "ab"]
-        assert [text.split(",")[2] for text in said] == [str(cap_mib)] * 2
-
-
 # Pods that name a card by index or UUID: it is opened for them, whichever one kubelet hands out first.
 
 
@@ -158,24 +145,6 @@ async def test_a_card_by_uuid_is_looked_for_only_on_the_node_that_has_it() -> No
         await settle(40)
         assert find(world, "p")["spec"]["nodeName"] == last
         assert given(world, "p") == [3]
-
-
-async def test_a_uuid_that_nobody_knows_opens_nothing() -> None:
-    async with stage.stage("2x4x40GiB") as world:
-        await create(world, by_uuid("p", {"nvidia.com/use-gpuuuid": "GPU-00000000-nobody"}))
-        await settle(60)
-        assert phases(world) == {"p": "Pending"}
-        assert reservations(world) == 0
-        assert "no known GPU with an index or UUID" in stage.waits_because(world, "p")
-
-
-async def test_a_card_that_is_excluded_is_passed_over() -> None:
-    async with stage.stage("1x3x40GiB") as world:
-        (node,) = world.nodes.kubelets
-        excluded = cards(world, node)[:2]
-        await create(world, by_uuid("p", {"nvidia.com/nouse-gpuuuid": ",".join(excluded)}))
-        await settle(40)
-        assert given(world, "p") == [2]
 
 
 async def test_a_card_with_a_pod_of_whole_gpus_is_looked_for_once_and_then_when_that_pod_has_ended() -> None:
@@ -296,11 +265,3 @@ async def test_whole_devices_of_some_nodes_are_shares_of_all_of_one_there() -> N
         await create(world, asking("p", "cnvrg.io/metagpu", 40, nodeSelector={CONFIG: "two"}))
         await settle(30)
         assert charged(world, "p") == ("two", [1_000_000_000])
-
-
-async def test_a_pod_for_nodes_that_serve_it_in_no_way_waits_and_says_so() -> None:
-    async with stage.stage(FOUR, TWO, settings=differing()) as world:
-        await create(world, asking("p", "cnvrg.io/metagpu", 100, nodeSelector={CONFIG: "two"}))
-        await settle(30)
-        assert phases(world) == {"p": "Pending"}
-        assert "GPU units or replicas that do not match" in stage.waits_because(world, "p")

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from typing import Any
 
 import anyio
 import pytest
 
-from kube.client.api import Api
-from kube.client.clock import Clock
 from kube.client.resources import KUEUE_TOPOLOGIES, NODES, POD_GROUPS, TOPOLOGIES
-from kube.events import EventRecorder
-from scheduler.app import Scheduler
-from scheduler.core.cluster import Cluster
 from simulator.apiserver.types import custom
-from simulator.components import Parts
 from simulator.world import World
 from tests.scheduler.conditions.queues import create_queue, gpus, use
-from tests.scheduler.core.stories.test_adding_a_filter import MOST, NOISE, WITH_QUIET
 from tests.scheduler.preemption.wholestage import cluster
 from tests.scheduler.stage import TEAM, bound, create, create_gang, find, pod, settle, stage, waits_because
 
@@ -98,23 +90,6 @@ def _of(group: str, each: dict[str, Any]) -> dict[str, Any]:
 
 
 # A filter that only a test knows, in a whole simulated cluster: what pods say, and when they are bound.
-
-
-def _with_quiet(api: Api, *, settings: Any, clock: Clock, rng: random.Random, events: EventRecorder) -> Scheduler:
-    cluster = Cluster(settings.decisions, WITH_QUIET)
-    return Scheduler(api, settings=settings, clock=clock, rng=rng, events=events, cluster=cluster)
-
-
-async def test_a_pod_waits_in_the_words_of_a_new_filter_until_it_lets_the_pod_on_a_node() -> None:
-    async with stage("1x2x80GiB", parts=Parts(scheduler=_with_quiet)) as world:
-        await create(world, pod("light", gpus=1, annotations={MOST: "50"}), pod("heavy", gpus=1))
-        await settle()
-        assert bound(world) == {"heavy"}
-        assert "1 node(s) are too loud" in waits_because(world, "light")
-        (node,) = (await world.api.list(NODES)).items
-        await world.api.patch(NODES, node.metadata.name, {"metadata": {"labels": {NOISE: "40"}}})
-        await settle()
-        assert bound(world) == {"heavy", "light"}
 
 
 # Room is made in a whole simulated cluster, when it may be.

@@ -6,9 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import pytest
-
-from kube.client.resources import NODES, POD_GROUPS, PODS, QUEUES
+from kube.client.resources import NODES, POD_GROUPS, QUEUES
 from simulator.world import World, WorldSettings
 from tests.scheduler import stage
 from tests.scheduler.stage import bound, create, create_gang, find, settle, share, waits_because, writes
@@ -40,16 +38,6 @@ def _of_a(wanted: dict[str, Any]) -> dict[str, Any]:
 
 def _node_of(world: World, name: str) -> str:
     return str(find(world, name)["spec"].get("nodeName", ""))
-
-
-async def test_why_a_pod_waits_is_said_by_its_scheduler_alone() -> None:
-    async with _divided() as world:
-        await create(world, stage.pod("p", gpus=3), _of_a(stage.pod("pa", gpus=3)))
-        await settle(60)
-        for name, user, other in (("p", "scheduler", "scheduler-a"), ("pa", "scheduler-a", "scheduler")):
-            assert "node(s) were in another node pool" in waits_because(world, name)
-            assert {entry.name for entry in writes(world, user, "pods", "status")} == {name}
-            assert name not in {entry.name for entry in writes(world, other, "pods", "status")}
 
 
 async def test_a_gang_is_told_in_the_condition_of_its_pool_and_gets_its_label() -> None:
@@ -159,22 +147,3 @@ async def test_a_node_that_changes_pools_keeps_what_runs_there_and_takes_nobody_
         assert bound(world) == {"stays", "half", "full", "next"}
         assert _node_of(world, "next") == NODE
         assert "another node pool" in waits_because(world, "late")
-
-
-@pytest.mark.parametrize("is_gang", [True, False])
-async def test_a_pod_that_changes_pools_while_it_waits_is_bound_by_the_other_scheduler(is_gang: bool) -> None:
-    async with _divided() as world:
-        await create(world, stage.pod("filler", gpus=2))
-        await settle(5)
-        if is_gang:
-            await create_gang(world, "g", 1, stage.pod("p", gpus=2))
-        else:
-            await create(world, stage.pod("p", gpus=2))
-        await settle(5)
-        assert bound(world) == {"filler"}
-        if is_gang:
-            await world.api.patch(POD_GROUPS, "g", {"metadata": {"labels": A}}, namespace=stage.TEAM)
-        else:
-            await world.api.patch(PODS, "p", {"metadata": {"labels": A}}, namespace=stage.TEAM)
-        await settle()
-        assert _node_of(world, "p") == NODE_A

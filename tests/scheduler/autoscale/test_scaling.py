@@ -192,30 +192,6 @@ async def test_a_share_that_is_deleted_leaves_no_scaling_pod_and_its_namesake_ge
         assert it.scaling_pods == []
 
 
-async def test_one_scaling_pod_too_many_goes() -> None:
-    async with autoscaled("1x0", spare=0) as it:
-        await create(it.world, *(share(f"p{number}", "0.3") for number in range(6)))
-        await settle(10)
-        assert len(it.scaling_pods) == 2
-        opener = {raw["metadata"]["labels"]["shared-gpu-pod-name"] for raw in it.scaling_pods}
-        spare = [f"p{number}" for number in range(6) if f"p{number}" not in opener]
-        for name in spare[:3]:
-            await it.world.api.delete(PODS, name, namespace=TEAM, grace_s=0)
-        await settle(10)
-        assert len(it.scaling_pods) == 1
-
-
-async def test_after_one_is_gone_its_share_waits_for_the_cool_down() -> None:
-    async with autoscaled("1x0", spare=0) as it:
-        await create(it.world, share("a"))
-        await settle(10)
-        await it.world.api.delete(PODS, "team-a-a", namespace=SCALING, grace_s=0)
-        await settle(55)
-        assert it.scaling_pods == []
-        await settle(10)
-        assert it.scaling_names == ["team-a-a"]
-
-
 # --- whose they are ----------------------------------------------------------------------------------------------
 
 

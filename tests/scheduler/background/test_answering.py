@@ -11,8 +11,8 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.model.settings import NodePool, Settings
 from scheduler.watch.cache import Cache
 from scheduler.watch.sinks import NodeSink
-from simulator.nodes.shape import KubeletSettings, ReservationFault
-from simulator.world import World, WorldSettings
+from simulator.nodes.shape import ReservationFault
+from simulator.world import World
 from tests.scheduler import stage
 from tests.scheduler.core.objects import node
 from tests.scheduler.stage import bound, create, find, settle, share, waits_because, writes
@@ -53,42 +53,6 @@ async def test_shares_are_moved_from_a_node_that_does_not_answer() -> None:
         assert bound(world) >= {"p0", "p1", "p2", "p3"}
         assert {_node_of(world, f"p{number}") for number in range(4)} == {GOOD}
         assert _withdrawn(world) == 1
-
-
-async def test_a_lone_slow_node_is_waited_for() -> None:
-    async with stage.stage("1x2x80GiB") as world:
-        world.nodes[BAD].faults.reservation = ReservationFault(delay_s=20.0)
-        await create(world, *(share(f"p{number}", "0.25") for number in range(4)))
-        await settle(40)
-        assert len(bound(world)) == 4
-        assert _withdrawn(world) == 0
-        assert len(writes(world, "scheduler", "bindrequests", verb="create")) == 1, "who waits for a device asks nobody"
-
-
-@pytest.mark.parametrize("delay_s", [12.0, 30.0])
-async def test_nodes_that_are_slow_alike_are_packed_as_if_they_were_quick(delay_s: float) -> None:
-    async with stage.stage("3x2x80GiB") as world:
-        for kubelet in world.nodes.kubelets.values():
-            kubelet.faults.reservation = ReservationFault(delay_s=delay_s)
-        for number in range(8):
-            await create(world, share(f"p{number}", "0.5"))
-            await settle(delay_s / 4)
-        await settle(2 * delay_s)
-        assert len(bound(world)) == 8
-        assert {_node_of(world, f"p{number}") for number in range(4)} == {BAD}
-        assert _withdrawn(world) == 0
-
-
-async def test_a_machine_that_pulls_the_image_is_waited_for() -> None:
-    async with stage.stage(
-        "2x1x80GiB", settings=WorldSettings(seed=1, kubelet=KubeletSettings(sandbox_s=15.0))
-    ) as world:
-        await create(world, share("a", "0.6"))
-        await settle(1)
-        await create(world, share("b", "0.6"))
-        await settle(40)
-        assert bound(world) == {"a", "b"}
-        assert _withdrawn(world) == 0
 
 
 async def test_the_others_are_told_that_their_node_is_on_probation_and_run_when_it_answers() -> None:

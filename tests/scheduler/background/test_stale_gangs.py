@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 import pytest
 
 from kube.client.resources import POD_GROUPS, PODS
@@ -309,19 +308,6 @@ async def test_the_stamp_of_a_group_whose_minimums_nobody_knows_is_left_alone(as
         assert bound(world) == {"g0"}
 
 
-async def test_a_gang_with_a_shorter_grace_time_than_others_is_released_in_time() -> None:
-    settings = WorldSettings(seed=1)
-    patient = msgspec.structs.replace(settings.scheduler, staleness_grace_s=86_400.0)
-    async with stage.stage("1x4x80GiB", settings=msgspec.structs.replace(settings, scheduler=patient)) as world:
-        await pair(world)
-        await world.api.patch(POD_GROUPS, "g", {"spec": {"stalenessGracePeriod": "30s"}}, namespace=stage.TEAM)
-        await lose(world, "g1")
-        await settle(29)
-        assert bound(world) == {"g0"}
-        await settle(25)
-        assert bound(world) == set()
-
-
 async def kept(world: World) -> str | None:
     """The minimums that a gang had before they rose, as its PodGroup says."""
     found = await world.api.get(POD_GROUPS, "g", namespace=stage.TEAM)
@@ -358,30 +344,5 @@ async def test_what_a_gang_had_before_its_minimum_rose_is_forgotten_when_it_has_
         assert bound(world) == {"g0", "g1", "g2"}
         assert await kept(world) is None
         await lose(world, "g2")
-        await settle(75)
-        assert bound(world) == set()
-
-
-async def test_a_minimum_that_rises_while_no_scheduler_runs_breaks_no_gang_and_a_lost_member_does() -> None:
-    async with stage.stage("1x4x80GiB") as world:
-        await pair(world)
-        world.scheduler.crash()
-        await ask_for(world, 3)
-        await world.restart(world.scheduler, pause_s=5)
-        await settle(100)
-        assert bound(world) == {"g0", "g1"}
-        assert await kept(world) == '{"minMember":2}'
-        await lose(world, "g1")
-        await settle(75)
-        assert bound(world) == set()
-
-
-async def test_a_member_that_is_lost_while_no_scheduler_runs_breaks_a_gang_whose_minimum_rises_then() -> None:
-    async with stage.stage("1x4x80GiB") as world:
-        await pair(world)
-        world.scheduler.crash()
-        await ask_for(world, 3)
-        await lose(world, "g1")
-        await world.restart(world.scheduler, pause_s=5)
         await settle(75)
         assert bound(world) == set()

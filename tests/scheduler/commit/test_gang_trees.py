@@ -70,15 +70,6 @@ async def test_a_restart_in_the_middle_of_a_start_carries_out_what_was_planned(h
         assert {"a-0", "a-1"} <= bound(world)
 
 
-async def test_a_gang_is_whole_as_long_as_enough_of_its_subgroups_are() -> None:
-    async with stage.stage("1x8x80GiB") as world:
-        await create_tree(world, SEGMENTS, *of("leader", 1), *of("segment-0", 2), *of("segment-1", 2))
-        await settle(30)
-        await lose(world, "segment-0-0")
-        await settle(200)
-        assert bound(world) == {"leader-0", "segment-0-1", "segment-1-0", "segment-1-1"}
-
-
 async def test_a_gang_of_which_too_few_subgroups_are_whole_is_released_and_says_so() -> None:
     async with stage.stage("1x8x80GiB") as world:
         await create_tree(world, SEGMENTS, *of("leader", 1), *of("segment-0", 2), *of("segment-1", 2))

@@ -23,16 +23,6 @@ from tests.scheduler.stage import bound, create, create_gang, is_call, phases, p
 from wire import names
 
 
-async def test_a_gang_with_room_for_all_but_one_does_not_start_and_says_what_is_missing() -> None:
-    async with stage.stage("1x4x80GiB") as world:
-        await create(world, share("other", "0.6"))
-        await settle()
-        await create_gang(world, "g", 8, *(share(f"m{i}") for i in range(8)))
-        await settle(30)
-        assert bound(world) == {"other"}
-        assert "6 pods while 8 are required for gang scheduling" in waits_because(world, "m0")
-
-
 async def test_a_gang_of_whole_gpus_is_committed_directly_with_its_plan_first() -> None:
     async with stage.stage("4x8x80GiB") as world:
         await create_gang(world, "g", 32, *(pod(f"m{i}", gpus=1) for i in range(32)))
@@ -155,33 +145,6 @@ async def test_the_time_to_be_whole_begins_however_late_a_watch_tells_that_the_o
         assert phases(world) == {}
         read = [each.name for each in audit if (each.user, each.verb, each.resource) == ("scheduler", "get", "pods")]
         assert sorted(name for name in read if name != "m2") == reads
-
-
-def of_subgroup(wanted: dict[str, Any], subgroup: str) -> dict[str, Any]:
-    wanted["metadata"]["labels"] = {names.SUBGROUP_LABEL: subgroup}
-    return wanted
-
-
-async def test_a_gang_that_lost_all_of_a_subgroup_is_released_though_others_are_many() -> None:
-    patient = WorldSettings(seed=1, gang_grace_s=90.0)
-    async with stage.stage("1x4x80GiB", settings=patient) as world:
-        parts = [{"name": "lead", "minMember": 1}, {"name": "work", "minMember": 1}]
-        group = {"metadata": {"name": "g"}, "spec": {"subGroups": parts}}
-        await world.api.create(POD_GROUPS, group, namespace=stage.TEAM)
-        made = [
-            of_subgroup(pod("lead", gpus=1), "lead"),
-            *(of_subgroup(pod(f"w{i}", gpus=1), "work") for i in range(2)),
-        ]
-        for wanted in made:
-            wanted["metadata"]["annotations"][names.POD_GROUP_NAME] = "g"
-        await create(world, *made)
-        await settle()
-        assert bound(world) == {"lead", "w0", "w1"}
-        await world.api.delete(PODS, "lead", namespace=stage.TEAM)
-        await settle(55)
-        assert bound(world) == {"w0", "w1"}
-        await settle(30)
-        assert bound(world) == set()
 
 
 async def test_a_gang_that_was_whole_again_between_two_looks_has_all_of_its_grace_time() -> None:
@@ -343,15 +306,6 @@ async def test_a_gang_that_is_being_completed_when_its_time_is_over_is_waited_fo
         world.server.faults.on_request.clear()
         await settle(20)
         assert bound(world) == left
-
-
-async def test_a_gang_whose_members_succeed_one_after_another_is_left_alone() -> None:
-    async with stage.stage("1x4x80GiB") as world:
-        members = [pod(f"m{i}", gpus=1, restartPolicy="Never") for i in range(3)]
-        members[0]["metadata"]["annotations"]["simulator.moorage.dev/run-s"] = "5"
-        await create_gang(world, "g", 3, *members)
-        await settle(300)
-        assert phases(world) == {"m0": "Succeeded", "m1": "Running", "m2": "Running"}
 
 
 @pytest.mark.parametrize("gpus", [0, 1], ids=["shares", "whole"])

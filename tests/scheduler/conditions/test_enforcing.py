@@ -347,15 +347,6 @@ async def test_a_new_version_of_agents_changes_no_pod_however_old_the_report() -
         assert (caps_in_place_told(world), count(world)) == ([("True", "EnforcedByKilling")], written)
 
 
-async def test_agents_that_are_taken_away_make_it_unknown_after_minutes() -> None:
-    async with node_with_agent() as world:
-        await world.api.delete(PODS, "agent", namespace=names.NODE_NAMESPACE)
-        await settle(280)
-        assert caps_in_place_told(world) == [("True", "EnforcedByKilling")]
-        await settle(60)
-        assert caps_in_place_told(world) == [("Unknown", "AgentNotReady")]
-
-
 @pytest.mark.thorough
 async def test_a_report_that_changes_all_the_time_changes_a_pod_ever_more_seldom() -> None:
     """As the token of an agent could have it, which was taken from its node."""
@@ -392,35 +383,6 @@ async def test_a_new_pod_on_a_node_whose_agent_has_been_away_says_that_nobody_kn
         await ready(world, "True")
         await settle(60)
         assert caps_in_place_told(world, "b") == [("False", "NotInPlace")]
-
-
-async def test_a_new_pod_whose_node_enforces_nothing_keeps_saying_that() -> None:
-    async with node_with_agent() as world:
-        await ready(world, "False")
-        await settle(1_000)
-        await create(world, share("b", mps="true"))
-        await settle(600)
-        assert caps_in_place_told(world, "b") == [("False", "NotEnforced")]
-
-
-async def test_where_nothing_caps_and_nothing_did_no_pod_is_told() -> None:
-    async with node_with_agent("") as world:
-        await settle(600)
-        assert caps_in_place_told(world) == []
-        await ready(world, "False")
-        await settle(900)
-        assert caps_in_place_told(world) == []
-
-
-@pytest.mark.parametrize("fault", [Fault(refuse_with=500), Fault(refuse_with=409), Fault(lost="answer", breaks=True)])
-async def test_a_write_that_failed_is_repeated_in_caps_in_place(fault: Fault) -> None:
-    async with node_with_agent() as world:
-        hits = is_call("scheduler", "patch", "pods", "status")
-        left = [fault] * (1 if fault.is_carried_out else 3)
-        world.server.faults.on_request.append(lambda call: left.pop() if left and hits(call) else None)
-        await report(world, "", why="x")
-        await settle(120)
-        assert (caps_in_place_told(world), left) == ([("False", "NotInPlace")], [])
 
 
 # Hard memory caps from admission to the container's environment, through the API server in memory.
@@ -487,30 +449,6 @@ async def test_a_node_that_loses_the_word_while_a_pod_is_being_bound_does_not_ge
         await settle(60)
         assert phases(world) == {"a": "Running"}
         assert limits(world, "a") == [(0, 3000)]
-
-
-async def test_a_further_share_on_a_node_with_the_word_is_bound_by_the_scheduler() -> None:
-    async with stage.stage("1x2x40GiB", settings=DRIVER_CAPS_SETTINGS) as world:
-        await annotate(world, "memory-cap=driver")
-        await create(world, asking("a", 3000))
-        await settle(30)
-        await create(world, asking("b", 3000))
-        await settle(30)
-        assert phases(world) == {"a": "Running", "b": "Running"}
-        assert len(writes(world, "binder", "pods", "binding")) == 1
-        assert limits(world, "b") == [(0, 3000)]
-
-
-async def test_no_write_comes_on_top() -> None:
-    counts = []
-    for settings in (WorldSettings(seed=1), DRIVER_CAPS_SETTINGS):
-        async with stage.stage("1x2x40GiB", settings=settings) as world:
-            await annotate(world, "memory-cap,memory-cap=driver")
-            await create(world, asking("a", 3000))
-            await settle(30)
-            assert phases(world) == {"a": "Running"}
-            counts.append(len(world.server.write_log))
-    assert counts[0] == counts[1]
 
 
 async def test_a_limit_of_the_pods_own_is_overridden() -> None:

@@ -8,7 +8,7 @@ import anyio
 import msgspec
 import pytest
 
-from kube.client.resources import EVENTS, NODES, POD_GROUPS, PODS
+from kube.client.resources import EVENTS, POD_GROUPS, PODS
 from scheduler.conditions.status_fields import condition, is_alike, shown_condition, with_condition
 from scheduler.conditions.suggestion_messages import below_minimum_text
 from scheduler.core.model.verdict import Code, NodeReason, QueueCause, SubgroupShort, Verdict
@@ -184,39 +184,12 @@ async def test_reasons_of_queues_are_named_as_kai_names_them(queue: str, quota: 
         assert [reason.reason for reason in said.reasons or ()] == [expected]
 
 
-async def test_pods_that_cannot_be_preempted_are_shown_as_such() -> None:
-    async with stage.stage("1x8x80GiB") as world:
-        await create_gang(world, "g", 2, *members(2, 2))
-        await set_queue(world, names.DEFAULT_QUEUE, preemptibility="non-preemptible")
-        await settle(20)
-        assert await amounts_of(world) == ("4", "4", "4")
-
-
-async def test_a_gang_of_which_some_run_does_not_say_why_others_wait() -> None:
-    async with stage.stage("1x4x80GiB") as world:
-        await create_gang(world, "g", 2, *members(6))
-        await settle(20)
-        assert await amounts_of(world) == ("4", "0", "6")
-        assert await says(world) is None
-
-
 async def test_pods_alone_and_groups_without_pods_cost_no_write() -> None:
     async with stage.stage("1x4x80GiB") as world:
         await create(world, pod("alone", gpus=1), share("half"), pod("big", gpus=9))
         await create_gang(world, "empty", 1)
         await settle(60)
         assert count(world) == 0
-
-
-async def test_a_group_whose_pods_have_ended_holds_nothing() -> None:
-    async with stage.stage("1x4x80GiB") as world:
-        await create_gang(world, "g", 2, *members(2))
-        await settle(20)
-        for name in ("m0", "m1"):
-            await world.api.delete(PODS, name, namespace=stage.TEAM, grace_s=0)
-        await settle(20)
-        assert await amounts_of(world) == ("0", "0", "0")
-        assert await says(world) is None
 
 
 async def test_a_gang_that_grows_is_written_every_ten_seconds() -> None:
@@ -249,20 +222,6 @@ async def test_numbers_that_change_are_written_for_none_of_many_gangs() -> None:
         await settle(120)
         assert "2 node(s) were unschedulable" in stage.waits_because(world, "g007-0")
         assert count(world) == before
-
-
-async def test_another_reason_is_written_for_each_gang_once() -> None:
-    async with stage.stage("3x4x80GiB") as world:
-        await waiting_gangs(world, 50)
-        before = count(world)
-        for number in range(3):
-            taint = {"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}}
-            await world.api.patch(NODES, f"node-{number}", taint)
-        await settle(60)
-        said = await says(world, "g007")
-        assert said is not None
-        assert "taint" in said.message
-        assert 50 <= count(world) - before <= 100
 
 
 async def test_a_successor_writes_nothing_where_only_numbers_are_others() -> None:
@@ -303,16 +262,6 @@ async def test_what_others_wrote_is_put_right_and_their_conditions_stay() -> Non
         shown = (await status(world)).resources_status
         assert shown is not None
         assert set(shown.allocated or ()) == {"cpu", "memory", GPU}
-
-
-async def test_a_status_that_is_true_is_not_written_again() -> None:
-    async with stage.stage("1x4x80GiB") as world:
-        await create_gang(world, "runs", 2, *members(2))
-        await create_gang(world, "waits", 2, *members(2, 4, prefix="w"))
-        await settle(30)
-        before = count(world)
-        await settle(600)
-        assert count(world) == before == 2
 
 
 async def test_a_gang_starts_while_its_status_is_written() -> None:

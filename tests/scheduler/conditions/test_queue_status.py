@@ -8,7 +8,6 @@ import pytest
 
 from kube.client.resources import PODS, QUEUES
 from scheduler.settings import SchedulerSettings
-from simulator.apiserver.calls import Call
 from simulator.apiserver.faults import Fault
 from simulator.world import World, WorldSettings
 from tests.scheduler import stage
@@ -56,16 +55,6 @@ async def test_parts_of_gpus_are_shown_exactly() -> None:
         assert ((await status(world, "default-queue")).allocated or {})["nvidia.com/gpu"] == "833333333n"
 
 
-async def test_a_status_that_is_true_is_not_written_again() -> None:
-    async with stage.stage("1x4x80GiB") as world:
-        await create_queue(world, "a")
-        await use(world, "a", "a0")
-        await settle(20)
-        before = count(world)
-        await settle(600)
-        assert count(world) == before
-
-
 async def test_a_queue_that_changes_all_the_time_is_written_every_five_seconds() -> None:
     async with stage.stage("4x8x80GiB") as world:
         await create_queue(world, "a")
@@ -77,15 +66,6 @@ async def test_a_queue_that_changes_all_the_time_is_written_every_five_seconds()
         assert count(world) - before <= 7
         await settle(10)
         assert ((await status(world, "a")).allocated or {})["nvidia.com/gpu"] == "30"
-
-
-async def test_a_change_is_written_within_two_seconds_where_nothing_was_written_for_a_while() -> None:
-    async with stage.stage("1x4x80GiB") as world:
-        await create_queue(world, "a")
-        await settle(10)
-        await use(world, "a", "a0")
-        await settle(2)
-        assert ((await status(world, "a")).allocated or {})["nvidia.com/gpu"] == "1"
 
 
 @pytest.mark.parametrize(
@@ -154,39 +134,6 @@ async def test_what_others_wrote_is_put_right_and_their_conditions_stay() -> Non
         }
         assert (await says(world, "a"))["OverQuota"] == ("False", "WithinQuota")
         assert count(world) == before + 1
-
-
-async def test_somebody_who_always_writes_something_else_costs_a_write_in_five_seconds() -> None:
-    async with stage.stage("1x4x80GiB") as world:
-        await create_queue(world, "a")
-        await settle(10)
-        before = count(world)
-        for number in range(60):
-            other = {"status": {"allocated": {"cpu": str(number)}}}
-            await api_of(world, "someone").patch(QUEUES, "a", other, subresource="status")
-            await anyio.sleep(0.5)
-        assert count(world) - before <= 7
-
-
-async def test_a_missing_right_stops_these_writes_and_nothing_else() -> None:
-    async with stage.stage("1x4x80GiB") as world:
-        is_ours, tries = is_call("scheduler", "patch", "queues", "status"), list[Call]()
-
-        def refuse(call: Call) -> Fault | None:
-            if not is_ours(call):
-                return None
-            tries.append(call)
-            return Fault(refuse_with=403)
-
-        world.server.faults.on_request.append(refuse)
-        await create_queue(world, "a")
-        await use(world, "a", "a0", "a1")
-        await settle(600)
-        assert bound(world) == {"a0", "a1"}
-        assert 1 <= len(tries) <= 10
-        world.server.faults.clear()
-        await settle(301)
-        assert ((await status(world, "a")).allocated or {})["nvidia.com/gpu"] == "2"
 
 
 async def test_pods_are_bound_while_the_writes_hang() -> None:

@@ -48,7 +48,6 @@ from tests.scheduler.stage import (
     writes,
 )
 
-_TOLD = re.compile(r"(?P<reason>.*?) (This change|Each of these changes, alone,) lets it start \(tried, and renewed ")
 _LACKS_4 = (
     "no nodes with enough resources were found: 2 node(s) didn't have enough resources: GPUs. "
     "The best node lacks 4 GPU(s)."
@@ -101,16 +100,6 @@ async def test_as_long_as_nothing_changes_nothing_more_is_written() -> None:
         before = len(all_writes(world, "scheduler"))
         await settle(3600)
         assert len(all_writes(world, "scheduler")) == before
-
-
-async def test_the_sentence_is_no_further_event() -> None:
-    async with stage.stage("2x4x80GiB", settings=suggesting()) as world:
-        await create(world, pod("big", gpus=8))
-        await settle(20)
-        before = len(writes(world, "scheduler", "events"))
-        await settle(60)
-        assert "lets it start" in waits_because(world, "big")
-        assert len(writes(world, "scheduler", "events")) == before
 
 
 async def test_what_does_not_help_any_more_is_gone_within_the_time_that_it_states() -> None:
@@ -182,15 +171,6 @@ async def test_a_gang_that_lacks_pods_meanwhile_is_not_looked_at_and_keeps_nobod
         await settle(60)
         assert "Waiting for 2 pods" in waits_because(world, "train-1")
         assert told(world, "big") == "request 4 GPUs per pod."
-
-
-async def test_where_nothing_helps_nothing_is_said() -> None:
-    async with stage.stage("1x4x80GiB", settings=suggesting()) as world:
-        await cordon(world, "node-0")
-        await create(world, pod("big", gpus=8))
-        await settle(600)
-        assert _TOLD.match(waits_because(world, "big")) is None
-        assert len(writes(world, "scheduler", "pods", "status")) == 1
 
 
 async def test_a_group_for_which_nothing_helps_is_tried_every_five_minutes() -> None:

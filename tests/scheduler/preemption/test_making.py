@@ -164,15 +164,6 @@ async def test_a_victim_is_spared_when_nobody_waits_for_its_place_any_more() -> 
         assert at.evictions() == []
 
 
-async def test_a_victim_that_ended_by_itself_is_not_asked() -> None:
-    async with making() as (at, process):
-        strike(at, Fault(delay_s=2.0))
-        process.decide(at.nomination("h-0", "h", "v0", "v1"))
-        await at.api.delete(PODS, "v0", namespace=NS, grace_s=0)
-        await anyio.sleep(5)
-        assert at.evictions() == ["v1"]
-
-
 async def test_evictions_for_which_nobody_started_are_counted() -> None:
     async with making("h", "i") as (at, process):
         lost, found = at.nomination("h-0", "h", "v0", "v1"), at.nomination("i-0", "i", "v2")

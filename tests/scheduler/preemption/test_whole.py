@@ -104,19 +104,6 @@ async def test_a_pod_whose_budget_is_spent_stays_and_another_one_goes() -> None:
         assert "1 pod that could be evicted for it is protected. A PodDisruptionBudget allows" in condition.message
 
 
-async def test_a_nominee_that_goes_spares_who_was_not_asked_and_what_it_freed_is_anybodys() -> None:
-    async with cluster("1x1x80GiB") as world:
-        await create(world, pod("p", gpus=1, terminationGracePeriodSeconds=20))
-        await settle()
-        await create(world, urgent("h"))
-        await settle(1)
-        assert evictions(world) == ["p"]
-        await world.api.delete(PODS, "h", namespace=TEAM)
-        await create(world, pod("q", gpus=1))
-        await settle(60)
-        assert phases(world) == {"q": "Running"}
-
-
 # Nobody is evicted in vain (L6): a whole scheduler that drops what it has freed is found by that alone.
 
 

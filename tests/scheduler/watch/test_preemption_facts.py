@@ -11,7 +11,6 @@ from kube.client.resources import PODS
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.preemption import BudgetRecord, Evicted, FailedClaim, PreemptionSettings
 from scheduler.core.model.settings import Settings
-from scheduler.core.preemption.nomination_record import MOST_CLAIMS
 from scheduler.core.preemption.protection import ends_s
 from scheduler.watch.cache import Cache
 from scheduler.watch.preemption_facts import KnownForPreemption
@@ -115,13 +114,6 @@ def test_where_another_claim_of_a_gang_fails_each_time_pauses_grow_as_those_of_o
     assert pauses == [300, 600, 1_200, 2_400, 4_800, 9_600, 14_400, 14_400]
 
 
-def test_of_two_claims_that_fail_within_one_pause_the_second_makes_it_no_longer() -> None:
-    seen = Seen()
-    seen.known.note_claim_failed("c", at_s=1_000, beside=["c", "d"])
-    seen.known.note_claim_failed("d", at_s=1_200, beside=["c", "d"])
-    assert seen.known.failed_claims == dict.fromkeys("cd", FailedClaim(1, 1_000))
-
-
 def test_what_an_earlier_leader_knew_of_claims_is_added() -> None:
     seen = Seen()
     seen.known.note_claim_failed("c", at_s=1_000)
@@ -130,20 +122,6 @@ def test_what_an_earlier_leader_knew_of_claims_is_added() -> None:
         seen.known.note_claims_known(claims, at_s=2_000)
         assert seen.changed() is is_news
     assert seen.known.facts().failed_claims == {"c": FailedClaim(1, 1_000), "d": FailedClaim(3, 900)}
-
-
-def test_the_clock_of_an_earlier_leader_makes_no_pause_longer() -> None:
-    seen = Seen()
-    seen.known.note_claims_known({"c": FailedClaim(1, 90_000)}, at_s=1_000)
-    assert seen.known.failed_claims == {"c": FailedClaim(1, 1_000)}
-    assert ends_s(seen.known.failed_claims["c"], 1_300) == 1_300
-
-
-def test_of_too_many_claims_those_that_failed_last_are_known() -> None:
-    seen = Seen()
-    for number in range(MOST_CLAIMS + 1):
-        seen.known.note_claim_failed(f"c{number}", at_s=1_000)
-    assert {*seen.known.failed_claims} == {f"c{number}" for number in range(1, MOST_CLAIMS + 1)}
 
 
 def test_what_is_set_about_preemption_reaches_decisions() -> None:

@@ -62,11 +62,6 @@ def test_a_gang_with_room_for_all_but_one_gets_nothing_and_hears_why() -> None:
     assert verdict.shortfall == ("nano_gpu", NANO // 2)
 
 
-def test_a_gang_of_two_with_room_for_one_says_that_it_is_a_gang() -> None:
-    verdict = _verdict(cluster(node(gpus=1), pod_group("g", 2), *_members(2, gpus=1)))
-    assert (verdict.code, verdict.placed, verdict.required) == (Code.GANG_INCOMPLETE, 1, 2)
-
-
 def test_what_a_gang_could_not_use_is_there_for_the_next_pod() -> None:
     later = pod("later", gpus=4, created="2026-02-01T00:00:00Z")
     made = cluster(node(gpus=4), pod_group("g", 8), *_members(8, gpus=1), later)

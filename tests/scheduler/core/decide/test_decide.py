@@ -94,13 +94,6 @@ def test_an_unchanged_cluster_gets_the_same_answer_for_nothing() -> None:
     assert made.decide(0) is made.decide(10**18)
 
 
-def test_a_node_that_comes_wakes_the_pods_that_wait() -> None:
-    made = cluster(node("n1", 1), pod(gpus=2))
-    assert _bound_names(made.decide(0)) == []
-    feed(made, node("n2", 2))
-    assert _bound_names(made.decide(0)) == ["p"]
-
-
 @pytest.mark.parametrize("event", ["heartbeat", "own condition"])
 def test_events_that_change_nothing_cost_nothing(event: str) -> None:
     waiting = pod(gpus=9)
@@ -108,19 +101,6 @@ def test_events_that_change_nothing_cost_nothing(event: str) -> None:
     plan = made.decide(0)
     feed(made, node("n1") if event == "heartbeat" else changed(waiting))
     assert made.decide(0) is plan
-
-
-def test_a_pod_that_was_placed_leaves_its_place_when_it_ends() -> None:
-    running = pod("r", gpus=8, bound_to="n1")
-    made = cluster(node(), running, pod(gpus=8))
-    (entry,) = made.decide(0).entries
-    assert isinstance(entry, Explain)
-    made.remove_pod("uid-r")
-    assert _bound_names(made.decide(0)) == ["p"]
-
-
-def test_with_nothing_to_place_there_is_nothing_to_do() -> None:
-    assert cluster(node(), pod(bound_to="n1")).decide(0) == Plan()
 
 
 @pytest.mark.thorough

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import numpy as np
@@ -15,11 +14,6 @@ from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.table import GPUS, Int64s
 from scheduler.core.scores.registry import SCORES
 from scheduler.core.scores.score import KEY_END, Look, Score, Wanted
-from scheduler.settings import SchedulerSettings
-from simulator import manifests, outcome
-from simulator.clock import VirtualClock
-from simulator.nodes import shape
-from simulator.world import World, WorldSettings
 from tests.scheduler.core.objects import NANO, feed, node, pod, reservation
 
 
@@ -39,15 +33,6 @@ class MostGpus:
     def opens_rather(self, free_nano: int, nano: int) -> bool:
         return False
 
-
-_POD = """
-apiVersion: v1
-kind: Pod
-metadata: {name: p}
-spec:
-  schedulerName: kai-scheduler
-  containers: [{name: main, image: work, resources: {limits: {nvidia.com/gpu: 1}}}]
-"""
 
 SCORES_HERE = {**SCORES, MostGpus.name: MostGpus()}
 CHOSEN = Settings(gpu_strategy=MostGpus.name, cpu_strategy=MostGpus.name)
@@ -75,18 +60,6 @@ def test_devices_are_chosen_by_the_same_score() -> None:
     ]
     assert _placed(node("n1", gpus=3), *held, pod("p", fraction="0.3"))["p"][1] == ["b"]
     assert _placed(node("n1", gpus=3), *held, pod("p", fraction="0.3"), settings=Settings())["p"][1] == ["a"]
-
-
-async def test_a_simulated_cluster_places_by_a_score_of_ones_own() -> None:
-    scheduler = SchedulerSettings(decisions=CHOSEN, scores=SCORES_HERE)
-    clock = VirtualClock(asyncio.get_running_loop())
-    nodes = shape.parse(["1x2x80GiB", "1x8x80GiB"])
-    async with World(nodes, clock=clock, settings=WorldSettings(scheduler=scheduler)) as running:
-        await running.apply(manifests.load(_POD))
-        assert await running.until_idle()
-        largest = max(outcome.nodes(running), key=lambda each: len(each.devices))
-        (placed,) = outcome.pods(running)
-        assert placed.node == largest.name
 
 
 def test_a_name_that_is_no_scores_is_refused() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpu.request import FractionAsk
-from gpu.translation import Cards, Wishes
+from gpu.translation import Wishes
 from scheduler.conditions import messages
 from scheduler.core.model.plan import Alone, Explain, Placement
 from scheduler.core.model.settings import Settings, Strategy
@@ -102,12 +102,6 @@ def test_beside_a_device_of_another_mode_compute_is_told_where_its_own_has_room(
     assert explained.verdict.node_reasons == (NodeReason(kind, "", 1),)
 
 
-def test_a_pod_goes_to_another_node_rather_than_ask_for_more_than_there_is() -> None:
-    objects = [node("n1", gpus=1), node("n2", gpus=1), reservation("g", book={"uid-x": TENTH}, compute_percent=60)]
-    placed, _ = _decided(*objects, asking("p", 60))
-    assert placed["p"].node == "n2"
-
-
 @pytest.mark.parametrize("strategy", list(Strategy))
 def test_pods_that_are_decided_together_share_by_what_they_ask_of_compute(strategy: Strategy) -> None:
     pods = [asking(f"p{number}", percent) for number, percent in enumerate((60, 60, 40, 0, 40))]
@@ -134,13 +128,6 @@ def test_tenants_that_others_put_together_leave_no_compute_and_still_room_for_wh
     placed, (explained,) = _decided(*objects, asking("p", 1), asking("q", 0))
     assert _groups(placed) == {"q": "g"}
     assert explained.verdict.shortfall == ("compute_percent", 1)
-
-
-def test_a_device_that_is_named_and_has_too_little_compute_left_will_not_do() -> None:
-    objects = [node(gpus=2), reservation("g", book={"uid-x": TENTH}, compute_percent=60, uuid="GPU-1")]
-    cards = Cards(uuids=("GPU-1",))
-    assert _decided(*objects, asking("p", 41, cards=cards))[0] == {}
-    assert _groups(_decided(*objects, asking("p", 40, cards=cards))[0]) == {"p": "g"}
 
 
 def test_a_hand_over_of_another_scheduler_says_its_compute() -> None:

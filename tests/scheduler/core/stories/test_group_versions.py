@@ -34,10 +34,3 @@ def test_a_gang_that_was_just_decided_on_is_decided_on_again_at_the_new_version(
     feed(made, newer)
     (gang,) = [entry for entry in made.decide(0).entries if isinstance(entry, Gang)]
     assert gang.rv == newer.metadata.resource_version
-
-
-def test_what_else_changes_about_it_is_looked_at() -> None:
-    made = cluster(node("n1", 4), pod_group("g", 2), member("a"), member("b"))
-    made.decide(0)
-    feed(made, pod_group("g", 1))
-    assert len([*placements(made.decide(1).entries)]) == 1

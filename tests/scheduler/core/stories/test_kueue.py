@@ -42,23 +42,6 @@ def test_a_pod_with_a_gate_of_kueues_is_not_scheduled_whatever_room_there_is(gat
     assert isinstance(entry(made), Bind)
 
 
-def test_both_gates_have_to_be_taken_off() -> None:
-    waiting = gated("p", *GATES)
-    made = cluster(node(gpus=4), waiting)
-    half = msgspec.structs.replace(waiting.spec, scheduling_gates=waiting.spec.scheduling_gates[1:])  # type: ignore[index]
-    feed(made, msgspec.structs.replace(changed(waiting), spec=half))
-    assert entry(made) is None
-
-
-def test_an_admitted_pod_goes_to_nodes_of_its_flavor() -> None:
-    waiting = gated("p", GATES[0])
-    made = cluster(node("a", gpus=4), node("b", gpus=4, labels={"gpu-model": "h100"}), waiting)
-    feed(made, admitted(waiting, node_selector={"gpu-model": "h100"}))
-    found = entry(made)
-    assert isinstance(found, Bind)
-    assert found.placement.node == "b"
-
-
 def test_a_gang_starts_when_kueue_has_admitted_as_many_as_it_needs() -> None:
     members = [gated(f"m{number}", GATES[0], group="g") for number in range(2)]
     made = cluster(node(gpus=4), pod_group("g", 2), *members)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpu.request import FractionAsk
-from gpu.translation import Cards, Wishes
+from gpu.translation import Wishes
 from scheduler.conditions import messages
 from scheduler.core.model.plan import Alone, Explain, Placement
 from scheduler.core.model.settings import Settings, Strategy
@@ -89,12 +89,6 @@ def test_where_no_device_is_left_to_open_it_waits_and_says_so(tenants: Any) -> N
     )
 
 
-def test_a_pod_goes_to_another_node_rather_than_meet_another_mode() -> None:
-    objects = [node("n1", gpus=1), node("n2", gpus=1), reservation("g", book={"uid-x": THIRD}, mode="mps")]
-    placed, _ = _decided(*objects, running("p", "hami-core"))
-    assert placed["p"].node == "n2"
-
-
 @pytest.mark.parametrize("strategy", list(Strategy))
 def test_pods_of_two_modes_that_are_decided_together_get_devices_of_their_own(strategy: Strategy) -> None:
     pods = [running(f"p{number}", mode) for number, mode in enumerate(("mps", "hami-core", "mps", "", "hami-core"))]
@@ -127,13 +121,6 @@ def test_kais_mps_pods_share_with_all_others_as_they_do_there() -> None:
         running("q", "hami-core"),
     )
     assert _groups(placed) == {"p": "g", "q": "g"}
-
-
-def test_a_device_that_is_named_and_runs_in_another_mode_will_not_do() -> None:
-    objects = [node(gpus=2), reservation("g", book={"uid-x": THIRD}, mode="mps", uuid="GPU-1")]
-    cards = Cards(uuids=("GPU-1",))
-    assert _decided(*objects, running("p", "hami-core", cards=cards))[0] == {}
-    assert _groups(_decided(*objects, running("p", "mps", cards=cards))[0]) == {"p": "g"}
 
 
 def test_a_hand_over_of_another_scheduler_says_its_mode() -> None:

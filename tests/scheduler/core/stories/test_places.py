@@ -12,7 +12,7 @@ from scheduler.core.convert.pod_groups import topology_record
 from scheduler.core.decide.gang_search import place_bounds
 from scheduler.core.model.plan import Explain, Plan, Retire, placements
 from scheduler.core.model.verdict import Code, DomainRoom, TopologyCause, Verdict
-from tests.scheduler.core.objects import bound, cluster, feed, node, pod, pod_group, reservation, topology
+from tests.scheduler.core.objects import cluster, feed, node, pod, pod_group, reservation, topology
 from wire.core import Node, Pod
 
 TREE = topology("t", "zone", "rack", "host")
@@ -169,26 +169,6 @@ def test_a_gang_that_found_no_domain_starts_once_one_has_room() -> None:
     assert _places(made.decide(0)) == {}
     made.remove_pod("uid-other")
     assert _racks(made.decide(0)) == {"a-x": 4}
-
-
-def test_nodes_that_a_member_may_not_use_count_for_no_domain() -> None:
-    closed = node("a-x-2", gpus=4, labels={"zone": "a", "rack": "x", "host": "2"}, taints=[("k", "v", "NoSchedule")])
-    made = _gang([*_nodes(a_x_1=2, b_y_1=8), closed], *_members(3), minimum=3, topologyConstraint=_asks("rack"))
-    assert _racks(made.decide(0)) == {"b-y": 3}
-
-
-def test_shares_count_by_device() -> None:
-    nodes = _nodes(a_x_1=2, b_y_1=3)
-    members = [pod(f"m{n}", fraction="0.6", group="g") for n in range(3)]
-    made = _gang(nodes, *members, minimum=3, topologyConstraint=_asks("rack"))
-    assert _racks(made.decide(0)) == {"b-y": 3}
-
-
-def test_unequal_pods_go_where_the_largest_one_alone_would_find_too_little() -> None:
-    nodes = _nodes(a_x_1=4, a_x_2=1, a_x_3=1, b_y_1=8, b_y_2=8)
-    members = [pod("m0", gpus=4, group="g"), pod("m1", gpus=1, group="g"), pod("m2", gpus=1, group="g")]
-    made = _gang(nodes, *members, minimum=3, topologyConstraint=_asks("rack"))
-    assert _places(made.decide(0)) == {"m0": "a-x-1", "m1": "a-x-2", "m2": "a-x-3"}
 
 
 def test_subgroups_are_in_domains_inside_that_of_their_parent() -> None:
@@ -366,12 +346,6 @@ def test_a_gang_of_600_subgroups_with_a_rack_each_starts() -> None:
     nodes = [node(f"n{n:03}", gpus=8, labels={"zone": "a", "rack": f"r{n // 2}"}) for n in range(80)]
     made = _gang(nodes, *members, subGroups=subgroups)
     assert len(_places(made.decide(0))) == 600
-
-
-def test_a_start_is_charged_as_any_other() -> None:
-    made = _gang(_nodes(a_x_1=2, b_y_1=4), *_members(2), minimum=2, topologyConstraint=_asks("rack"))
-    feed(made, *[bound(each, "a-x-1") for each in _members(2)])
-    assert made.validate() == []
 
 
 def test_where_a_subgroup_failed_does_not_count_for_others_of_it() -> None:

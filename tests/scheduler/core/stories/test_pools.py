@@ -9,7 +9,6 @@ import pytest
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert.pod_groups import GangPlan, render
 from scheduler.core.model.plan import Explain, Gang, placements
-from scheduler.core.model.quota import NOTHING
 from scheduler.core.model.records import PlannedMember
 from scheduler.core.model.settings import NodePool, Settings
 from tests.scheduler.core.filters.beside import ZONE, affinity, anti_affinity, places, term
@@ -209,12 +208,6 @@ def test_a_node_that_leaves_again_or_is_gone_does_not_join(labels: dict[str, str
     assert of_a.validate() == []
 
 
-def test_a_new_node_takes_pods_at_once() -> None:
-    of_a, _ = _pools(pod("p", gpus=1, labels=A))
-    feed(of_a, node("n", labels=A))
-    assert _placed(of_a) == {"p": "n"}
-
-
 def test_shares_of_a_node_that_has_changed_pools_stay_charged() -> None:
     held = reservation("g1", "na", book={"uid-s": _GPU_NANO * 3 // 4})
     tenant = bound(pod("s", fraction="0.75", labels=A), "na", ("g1", _GPU_NANO * 3 // 4), reservation="r-g1")
@@ -226,9 +219,3 @@ def test_shares_of_a_node_that_has_changed_pools_stay_charged() -> None:
         assert made.validate() == []
     assert _placed(of_a) == {}
     assert _placed(of_b) == {"q": "na"}
-
-
-def test_nothing_is_counted_in_a_queue_of_nodes_without_the_pool() -> None:
-    of_a, _ = _pools(node("nb", labels=B))
-    of_a.snapshot()
-    assert of_a.queues.capacity == NOTHING

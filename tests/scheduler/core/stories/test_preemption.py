@@ -24,14 +24,13 @@ from scheduler.core.model.plan import (
     Plan,
     Retire,
 )
-from scheduler.core.model.preemption import Action, Budget, Ended, Nomination, PreemptionFacts, PreemptionSettings
+from scheduler.core.model.preemption import Budget, Ended, Nomination, PreemptionFacts, PreemptionSettings
 from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.table import GPUS
 from scheduler.core.preemption.search import MOST_PLACED
 from tests.scheduler.core.objects import NANO, Fed, bound, changed, feed, node, pod, pod_group, queue, reservation
 from wire import names
 from wire.core import Node, Pod
-from wire.crds.podgroup import PodGroup
 from wire.crds.queue import Queue
 
 S = 1_000_000_000
@@ -219,12 +218,6 @@ def test_a_team_gets_its_own_back_and_then_all_is_quiet() -> None:
     assert shell.cluster.decide(shell.now_ns + 3600 * S, wall_s=4000).entries == ()
 
 
-def test_urgent_work_takes_the_place_of_lesser_work_of_its_team() -> None:
-    shell = Shell().feed(node(gpus=4), queue("a"), *(running(f"low{at}", "a", 2, priority=10) for at in range(2)))
-    shell.feed(waiting("high", "a", 2, priority=50)).run()
-    assert (len(shell.asked), shell.placed) == (1, {"high": "n1"})
-
-
 def test_nobody_else_gets_what_was_freed_however_urgent() -> None:
     shell = Shell(late=True).feed(*two_teams(), *(running(f"b{at}", "b", 2) for at in range(4)))
     shell.feed(waiting("mine", "a", 4)).run(1)
@@ -236,42 +229,6 @@ def test_nobody_else_gets_what_was_freed_however_urgent() -> None:
     shell.gone(shell.asked[1])
     shell.run(2)
     assert shell.placed == {"mine": "n1"}
-
-
-def test_a_nominee_that_is_deleted_gives_up_and_what_was_freed_is_anybodys() -> None:
-    shell = Shell(late=True).feed(*two_teams(), *(running(f"b{at}", "b", 2) for at in range(4)))
-    shell.feed(waiting("mine", "a", 4), waiting("other", "b", 2)).run(1)
-    shell.gone(shell.asked[0])
-    shell.run(2)
-    assert shell.placed == {}
-    shell.gone("mine")
-    shell.run(2)
-    assert [ended.because for ended in shell.ended] == [Ended.NOMINEE_GONE]
-    assert shell.placed == {"other": "n1"}
-    assert len(shell.asked) == 2
-
-
-def test_a_victim_that_does_not_die_is_replaced_where_its_team_has_more_than_its_quota() -> None:
-    shell = Shell(late=True).feed(node(gpus=6), queue("a", gpu=(2, 1, -1)), queue("b", gpu=(2, 1, -1)))
-    shell.feed(*(running(f"b{at}", "b") for at in range(6)), waiting("mine", "a", 2)).run(2)
-    first, stays = shell.asked
-    shell.gone(first)
-    shell.feed(waiting("other", "b")).run(95)
-    assert len(shell.asked) == 3
-    (nomination,) = shell.record.values()
-    assert [victim.name for victim in nomination.victims] == shell.asked[2:] != [stays]
-    shell.gone(shell.asked[2])
-    shell.run(2)
-    assert (shell.placed, shell.ended[0].because) == ({"mine": "n1"}, Ended.BOUND)
-
-
-def test_a_victim_that_does_not_die_ends_the_nomination_where_nobody_else_may_go() -> None:
-    shell = Shell(late=True).feed(*two_teams(4), *(running(f"b{at}", "b") for at in range(4)))
-    shell.feed(waiting("mine", "a", 2)).run(2)
-    shell.gone(shell.asked[0])
-    shell.feed(waiting("small", "a")).run(95)
-    assert ([ended.because for ended in shell.ended], shell.placed) == ([Ended.VICTIM_STAYS], {"small": "n1"})
-    assert len(shell.asked) == 2
 
 
 @pytest.mark.parametrize(("longest_s", "is_over"), [(600, False), (30, True)])
@@ -287,39 +244,6 @@ def test_a_victim_that_asks_for_a_year_keeps_nobody_waiting_longer_than_is_set(l
     assert [ended.because for ended in shell.ended] == ([Ended.VICTIM_STAYS] if is_over else [])
 
 
-def test_a_gang_starts_together_when_its_last_victim_is_gone() -> None:
-    shell = Shell(late=True).feed(node("n1", 4), node("n2", 4), queue("a", gpu=(4, 1, -1)), queue("b", gpu=(4, 1, -1)))
-    shell.feed(*(running(f"b{at}", "b", 2, on=f"n{1 + at % 2}") for at in range(4)), pod_group("g", 2, queue="a"))
-    shell.feed(*(pod(f"m{at}", gpus=2, group="g", labels=of("a")) for at in range(2))).run(1)
-    assert len(shell.asked) == 2
-    shell.gone(shell.asked[0])
-    shell.run(2)
-    assert shell.placed == {}
-    shell.gone(shell.asked[1])
-    shell.run(2)
-    assert set(shell.placed) == {"m0", "m1"}
-    assert [ended.because for ended in shell.ended] == [Ended.BOUND]
-
-
-def test_a_fraction_takes_the_place_of_a_fraction() -> None:
-    shell = Shell().feed(node(gpus=1), queue("a", gpu=(0.5, 1, -1)), queue("b", gpu=(0.5, 1, -1)))
-    for name in ("b0", "b1"):
-        shell.share(name, HALF, "g", "b")
-    shell.feed(pod("mine", fraction="0.5", labels=of("a")), pod("other", fraction="0.5", labels=of("b"))).run(4)
-    assert (len(shell.asked), shell.placed) == (1, {"mine": "n1"})
-
-
-def test_a_whole_gpu_takes_a_device_that_all_its_tenants_leave() -> None:
-    shell = Shell(late=True).feed(node(gpus=2), queue("a", gpu=(1, 1, -1)), queue("b", gpu=(1, 1, -1)))
-    for name, group in (("b0", "g"), ("b1", "g"), ("b2", "k"), ("b3", "k")):
-        shell.share(name, HALF, group, "b")
-    shell.feed(waiting("mine", "a", 1), pod("other", fraction="0.5", labels=of("b"))).run(1)
-    assert len(shell.asked) == 2
-    shell.gone(*shell.asked)
-    shell.run(4)
-    assert shell.placed == {"mine": "n1"}
-
-
 @pytest.mark.parametrize("late", [False, True])
 def test_another_scheduler_goes_on_with_the_record(late: bool) -> None:
     shell = Shell(late=late).feed(*two_teams(), *(running(f"b{at}", "b", 2) for at in range(4)))
@@ -333,14 +257,6 @@ def test_another_scheduler_goes_on_with_the_record(late: bool) -> None:
     shell.run(3)
     assert (shell.placed, len(shell.asked)) == ({"mine": "n1"}, 2)
     assert [ended.because for ended in shell.ended] == [Ended.BOUND]
-
-
-def test_two_needs_never_take_one_victim() -> None:
-    shell = Shell(late=True).feed(*two_teams(), *(running(f"b{at}", "b", 2) for at in range(4)))
-    shell.feed(*(waiting(f"mine{at}", "a", 2) for at in range(2))).run(4)
-    victims = [victim.name for nomination in shell.record.values() for victim in nomination.victims]
-    assert (len(victims), len(set(victims)), len(shell.record)) == (2, 2, 2)
-    assert {nomination.action for nomination in shell.record.values()} == {Action.RECLAIM}
 
 
 def test_who_counts_on_a_pod_that_never_ends_gets_another_ones_place_though_nothing_happens() -> None:
@@ -400,22 +316,6 @@ def test_what_one_need_takes_of_a_budget_the_next_one_does_not_take_again(at_onc
     again = shell.cluster.decide(3 * S).entries
     made = [entry.nomination for entry in (*plan.entries, *again) if isinstance(entry, Nominate)]
     assert sum(len(nomination.victims) for nomination in made) == 1
-
-
-def test_a_node_that_comes_up_meanwhile_spares_whoever_was_not_asked_yet() -> None:
-    shell = Shell(late=True).feed(*two_teams(), *(running(f"b{at}", "b", 2) for at in range(4)))
-    shell.feed(waiting("mine", "a", 4)).run(1)
-    shell.feed(node("n2", 4)).run(2)
-    assert (shell.placed, shell.record) == ({"mine": "n2"}, {})
-    assert [ended.because for ended in shell.ended] == [Ended.BETTER_PLACE]
-
-
-def test_an_elastic_gang_shrinks_before_another_ends() -> None:
-    shell = Shell().feed(*two_teams(4), pod_group("e", 1, queue="b"))
-    shell.feed(*(bound(pod(f"e{at}", gpus=1, group="e", labels=of("b")), "n1") for at in range(4)))
-    shell.feed(waiting("mine", "a", 2)).run(4)
-    assert (len(shell.asked), shell.placed) == (2, {"mine": "n1"})
-    assert isinstance(shell.objects["PodGroup e"], PodGroup)
 
 
 def test_a_gang_for_which_nobody_was_evicted_is_searched_for_again_once_it_asks_less() -> None:

@@ -68,33 +68,6 @@ def teams(names_: list[str]) -> Counter[str]:
     return Counter(name[0] for name in names_)
 
 
-DEPARTMENT = (queue("dept", gpu=(-1, 1, -1)),)
-
-
-def test_two_teams_share_what_is_left_by_weight() -> None:
-    made = cluster(
-        node("n1", 9),
-        *DEPARTMENT,
-        queue("a", "dept", gpu=(0, 2, -1)),
-        queue("b", "dept", gpu=(0, 1, -1)),
-        *several("a", 9),
-        *several("b", 9),
-    )
-    assert teams(placed(made)) == {"a": 6, "b": 3}
-
-
-def test_each_gets_its_quota_before_anybody_gets_more() -> None:
-    made = cluster(
-        node("n1", 8),
-        *DEPARTMENT,
-        queue("a", "dept", gpu=(2, 10, -1)),
-        queue("b", "dept", gpu=(4, 1, -1)),
-        *several("a", 8),
-        *several("b", 8),
-    )
-    assert teams(placed(made)) == {"a": 4, "b": 4}
-
-
 def test_departments_divide_the_cluster_before_their_teams_do() -> None:
     made = cluster(
         node("n1", 8),
@@ -107,17 +80,6 @@ def test_departments_divide_the_cluster_before_their_teams_do() -> None:
     assert teams(placed(made)) == {"a": 2, "b": 1, "c": 1, "z": 4}
 
 
-def test_a_queue_of_higher_priority_takes_what_is_left_first() -> None:
-    made = cluster(
-        node("n1", 4),
-        queue("a", gpu=(0, 1, -1), priority=50),
-        queue("b", gpu=(0, 1, -1), priority=200),
-        *several("a", 4),
-        *several("b", 3),
-    )
-    assert teams(placed(made)) == {"a": 1, "b": 3}
-
-
 def test_nobody_passes_the_limit_of_its_queue_and_it_says_the_arithmetic() -> None:
     made = cluster(node("n1", 8), queue("a", gpu=(0, 1, 2.5)), *several("a", 4))
     commit(made, made.decide(0))
@@ -127,22 +89,10 @@ def test_nobody_passes_the_limit_of_its_queue_and_it_says_the_arithmetic() -> No
     assert set(said.values()) == {Verdict(code=Code.OVER_LIMIT, detail="a", queue=cause)}
 
 
-def test_a_limit_of_a_department_holds_all_its_teams() -> None:
-    made = cluster(
-        node("n1", 8), queue("d", gpu=(-1, 1, 3)), *(queue(t, "d") for t in "ab"), *several("a", 3), *several("b", 3)
-    )
-    assert teams(placed(made)) == {"a": 2, "b": 1}
-
-
 def test_tenths_fill_a_limit_of_three_tenths_exactly() -> None:
     made = cluster(node("n1", 8), queue("a", gpu=(0, 1, 0.3)))
     feed(made, *several("a", 4, gpus=0, fraction="0.1"))
     assert len(placed(made)) == 3
-
-
-def test_a_limit_on_memory_counts_bytes_and_not_mebibytes() -> None:
-    made = cluster(node("n1", 8), queue("a", memory=(-1, 1, 500)), of("a", "a1", memory="500M"))
-    assert placed(made) == ["a1"]
 
 
 def test_what_must_not_be_preempted_stays_within_the_quota() -> None:
@@ -240,11 +190,6 @@ def test_pods_of_a_queue_that_is_made_later_start_then() -> None:
     assert placed(made) == ["a1"]
 
 
-def test_without_any_queue_all_names_are_as_good() -> None:
-    made = cluster(node("n1", 8), of("a", "a1"), of("nobody", "n1"), pod("p", gpus=1), of("a", "fixed", priority=100))
-    assert len(placed(made)) == 4
-
-
 def test_as_long_as_queues_were_never_read_nobody_starts() -> None:
     made = cluster(node("n1", 8), pod("p", gpus=1))
     made.queues.records.expect()
@@ -252,27 +197,6 @@ def test_as_long_as_queues_were_never_read_nobody_starts() -> None:
     assert placed(made) == []
     made.queues.records.note_in_step(True)
     assert placed(made) == ["p"]
-
-
-def test_what_runs_in_a_queue_that_was_deleted_is_not_divided() -> None:
-    gone = bound(of("gone", "old", gpus=4), "n1")
-    made = cluster(node("n1", 8), queue("a", gpu=(0, 1, -1)), queue("b", gpu=(0, 3, -1)), gone)
-    feed(made, *several("a", 4), *several("b", 4))
-    assert teams(placed(made)) == {"a": 1, "b": 3}
-
-
-def test_pods_of_other_schedulers_are_not_divided() -> None:
-    foreign = bound(pod("f", gpus=4, scheduler="default-scheduler"), "n1")
-    made = cluster(node("n1", 8), queue("a", gpu=(0, 1, -1)), queue("b", gpu=(0, 3, -1)), foreign)
-    feed(made, *several("a", 4), *several("b", 4))
-    assert teams(placed(made)) == {"a": 1, "b": 3}
-
-
-def test_the_queue_of_a_gang_is_that_of_its_pod_group() -> None:
-    made = cluster(node("n1", 8), queue("a", gpu=(0, 1, 0)), queue("b"), pod_group("g", 1, queue="b"))
-    feed(made, of("a", "m", group="g"))
-    assert placed(made) == ["m"]
-    assert {name: each.held.gpu_nano for name, each in made.queues.sums.sums.items()} == {"b": NANO}
 
 
 def test_a_gang_that_is_moved_to_another_queue_counts_there() -> None:
@@ -307,13 +231,6 @@ def test_an_elastic_gang_grows_up_to_the_limit_and_further_when_it_is_raised() -
     assert len(made.scheduling_queue.over_quota) == 1
     feed(made, queue("a", gpu=(0, 1, 4)))
     assert placed(made) == ["m3"]
-
-
-def test_a_card_mig_slice_counts_as_its_compute_slices() -> None:
-    slices = {"nvidia.com/mig-3g.20gb": "2"}
-    made = cluster(node("n1", 0, extended=slices), queue("a", gpu=(0, 1, 5)))
-    feed(made, *(of("a", f"a{i}", gpus=0, extended={"nvidia.com/mig-3g.20gb": "1"}) for i in range(2)))
-    assert placed(made) == ["a0"]
 
 
 def test_a_team_whose_pods_were_found_to_fit_nowhere_keeps_no_other_of_its_department_from_its_turn() -> None:

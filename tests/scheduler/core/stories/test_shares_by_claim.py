@@ -123,12 +123,6 @@ def test_shares_that_add_up_to_a_device_fit_it_and_the_next_one_opens_another() 
     assert (given.count("d0"), given.count("d1")) == (10, 1)
 
 
-def test_shares_whose_sum_is_more_than_a_device_do_not_fit_it() -> None:
-    made = cluster(node("a", gpus=0), _CLASS, _offered("a"))
-    feed(made, _share("p", "0.5"), _share("q", "0.500000001"))
-    assert len(_given(made.decide(0))) == 1
-
-
 def test_a_share_that_insists_on_its_cap_gets_no_claim_which_nobody_caps() -> None:
     place = node("a", gpus=0, annotations={names.NODE_ENFORCES: "memory-cap"})
     capped = {names.GPU_RECORD: _record(), names.REQUIRE_ENFORCEMENT: "true"}
@@ -142,11 +136,6 @@ def test_a_part_is_rounded_up_to_what_the_driver_offers() -> None:
     policy: dict[str, Any] = {"requestPolicy": {"default": "80Gi", "validRange": {"min": "1Gi", "step": "1Gi"}}}
     made = cluster(node("a", gpus=0), _CLASS, _offered("a", _shared(**policy)), _share(mem=1500))
     assert _given(made.decide(0)) == {"p": ("d0", 2 * _GIB)}
-
-
-def test_a_device_plugin_comes_first_and_there_is_no_claim_where_it_is() -> None:
-    made = cluster(node("a", gpus=1), _CLASS, _offered("a"), _share())
-    assert [type(entry) for entry in made.decide(0).entries] == [Attempt]
 
 
 @pytest.mark.parametrize(
@@ -180,11 +169,6 @@ def test_a_driver_that_shares_no_device_is_named_as_the_reason(devices: list[dic
         assert reasons(made) == {kind: 1}
     else:
         assert _given(made.decide(0))["p"][0] == devices[-1]["name"]
-
-
-def test_a_share_that_finds_too_little_memory_left_waits_for_devices() -> None:
-    made = cluster(node("a", gpus=0), _CLASS, _offered("a"), _share(mem=81921))
-    assert reasons(made) == {"claim-devices": 1}
 
 
 def test_a_pod_is_bound_once_its_status_names_the_claim_and_asks_no_reservation() -> None:
