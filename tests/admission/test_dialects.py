@@ -23,6 +23,7 @@ from tests.admission.pods import Raw, env, patched, review
 from tests.gpu.dialects.everyrow import Case, every_row
 from tests.gpu.dialects.pods import asking
 from tests.gpu.translate import test_combine
+from tests.values import of_kind
 from wire import names
 from wire.core import Pod
 
@@ -192,8 +193,7 @@ def test_variables_of_the_origin_stand_before_the_users_and_replace_theirs() -> 
         {"name": "CUDA_DEVICE_MEMORY_LIMIT_0", "value": "99999m"},
     ]
     new["spec"]["containers"][0]["env"] = users
-    made = mutated(new, choices=Choices(), settings=Settings(), rng=random.Random(1))
-    assert isinstance(made, Mutated)
+    made = of_kind(Mutated, mutated(new, choices=Choices(), settings=Settings(), rng=random.Random(1)))
     listed = [entry["name"] for entry in made.pod["spec"]["containers"][0]["env"]]
     assert listed[-3:] == ["CUDA_DEVICE_MEMORY_LIMIT_0", "CUDA_DEVICE_SM_LIMIT", "LIMITS"]
 
@@ -203,7 +203,6 @@ def test_a_copied_spec_keeps_no_variable_that_its_binding_does_not_say() -> None
     stale = {"fieldRef": {"fieldPath": "metadata.annotations['env.moorage.dev/c0.VOLCANO_GPU_TOTAL']"}}
     new["spec"]["containers"][0]["env"] = [{"name": "VOLCANO_GPU_TOTAL", "valueFrom": stale}]
     new["metadata"]["annotations"] = {"env.moorage.dev/c0.VOLCANO_GPU_TOTAL": "1"}
-    made = mutated(new, choices=Choices(), settings=Settings(), rng=random.Random(1))
-    assert isinstance(made, Mutated)
+    made = of_kind(Mutated, mutated(new, choices=Choices(), settings=Settings(), rng=random.Random(1)))
     assert "VOLCANO_GPU_TOTAL" not in env(made.pod)
     assert "env.moorage.dev/c0.VOLCANO_GPU_TOTAL" not in made.pod["metadata"]["annotations"]

@@ -15,6 +15,7 @@ from gpu import container_devices
 from gpu.request import ContainerKind, ContainerRef
 from gpu.translation import Refusal
 from tests.admission.pods import Raw, container, env, half, pod
+from tests.values import of_kind
 from wire import names
 
 CONFIG_MAPS = Settings(hand_over=HandOver.CONFIG_MAPS)
@@ -218,8 +219,7 @@ def test_pods_of_other_schedulers_are_not_touched() -> None:
 
 def test_a_malformed_ask_is_refused_in_kais_words() -> None:
     raw = pod(annotations={names.GPU_FRACTION: "1.5"})
-    refusal = mutated(raw, choices=Choices(), settings=Settings(), rng=random.Random(1))
-    assert isinstance(refusal, Refusal)
+    refusal = of_kind(Refusal, mutated(raw, choices=Choices(), settings=Settings(), rng=random.Random(1)))
     assert refusal.message == "gpu-fraction annotation value must be a positive number smaller than 1.0"
 
 
@@ -370,8 +370,7 @@ def new_pod(**metadata: Any) -> Raw:
 
 
 def stored(settings: Settings, **metadata: Any) -> dict[str, str]:
-    result = mutated(new_pod(**metadata), choices=Choices(), settings=settings, rng=random.Random(1))
-    assert isinstance(result, Mutated)
+    result = of_kind(Mutated, mutated(new_pod(**metadata), choices=Choices(), settings=settings, rng=random.Random(1)))
     return result.pod["metadata"].get("annotations") or {}
 
 

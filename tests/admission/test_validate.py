@@ -6,6 +6,7 @@ from admission.settings import Choices, Guard
 from admission.validate import refusal_of_new, refusal_of_update
 from gpu.dialects.settings import DialectSettings
 from tests.admission.pods import Raw, container, half, pod
+from tests.values import there
 from wire import names
 
 NEGATIVE = "gpu-fraction annotation value must be a positive number smaller than 1.0"
@@ -36,14 +37,12 @@ def _with(raw: Raw, *, spec: Raw | None = None, annotations: dict[str, str] | No
     ],
 )
 def test_a_new_pod_is_refused_in_kais_words(annotations: dict[str, str], message: str) -> None:
-    refusal = refusal_of_new(pod(annotations=annotations), choices=Choices(guard=Guard.INJECT))
-    assert refusal is not None
+    refusal = there(refusal_of_new(pod(annotations=annotations), choices=Choices(guard=Guard.INJECT)))
     assert refusal.startswith(message)
 
 
 def test_a_refusal_names_field_value_and_what_is_allowed() -> None:
-    refusal = refusal_of_new(pod(annotations={names.GPU_FRACTION: 'ü"'}), choices=Choices(guard=Guard.OFF))
-    assert refusal is not None
+    refusal = there(refusal_of_new(pod(annotations={names.GPU_FRACTION: 'ü"'}), choices=Choices(guard=Guard.OFF)))
     assert refusal.startswith(NEGATIVE + ' (gpu-fraction is "ü\\""; allowed: a decimal number above 0 and below 1')
 
 
@@ -51,11 +50,9 @@ def test_a_refusal_names_field_value_and_what_is_allowed() -> None:
 def test_whether_limits_must_be_enforced_is_said_by_one_of_three_words(text: str) -> None:
     words = f'{names.REQUIRE_ENFORCEMENT} is "{text}"; allowed: true, hard or false'
     insisting = pod(annotations={names.REQUIRE_ENFORCEMENT: text})
-    refusal = refusal_of_new(insisting, choices=Choices())
-    assert refusal is not None
+    refusal = there(refusal_of_new(insisting, choices=Choices()))
     assert words in refusal
-    late = refusal_of_update(pod(annotations={names.REQUIRE_ENFORCEMENT: "true"}), insisting)
-    assert late is not None
+    late = there(refusal_of_update(pod(annotations={names.REQUIRE_ENFORCEMENT: "true"}), insisting))
     assert words in late
     # One that came past the webhook can still be labelled and ungated.
     assert refusal_of_update(insisting, pod(annotations={**insisting["metadata"]["annotations"], "a": "b"})) is None
@@ -67,8 +64,7 @@ def test_a_pod_may_insist_on_enforcement_or_not(text: str) -> None:
 
 
 def test_shares_can_be_switched_off() -> None:
-    refusal = refusal_of_new(half(), choices=Choices(dialects=DialectSettings(sharing=False)))
-    assert refusal is not None
+    refusal = there(refusal_of_new(half(), choices=Choices(dialects=DialectSettings(sharing=False))))
     assert refusal.startswith(
         "attempting to create a pod team-a/trainer with gpu sharing request, while GPU sharing is disabled"
     )
@@ -102,8 +98,7 @@ def test_a_pod_that_was_let_in_may_change_in_all_but_its_asks(after: Raw) -> Non
 
 def test_a_changed_ask_is_judged_anew() -> None:
     after = _with(half(), annotations={names.GPU_FRACTION: "2"})
-    refusal = refusal_of_update(half(), after)
-    assert refusal is not None
+    refusal = there(refusal_of_update(half(), after))
     assert refusal.startswith(NEGATIVE)
     assert refusal_of_update(half(), _with(half(), annotations={names.GPU_FRACTION: "0.7"})) is None
     assert refusal_of_update(half(), _with(half(), annotations={})) is None
@@ -135,8 +130,7 @@ def test_no_share_comes_to_a_container_that_would_not_see_it(variables: list[Raw
 def test_a_share_moves_to_no_other_container() -> None:
     before = half(container("main", env=[READY]), container("beside", env=[VOID]))
     after = _with(before, annotations={names.GPU_FRACTION: "0.5", names.GPU_FRACTION_CONTAINER_NAME: "beside"})
-    refusal = refusal_of_update(before, after)
-    assert refusal is not None
+    refusal = there(refusal_of_update(before, after))
     assert '(annotation gpu-fraction-container-name is "beside"; allowed: none)' in refusal
     assert refusal_of_update(before, _with(before, annotations={names.GPU_FRACTION: "0.7"})) is None
 
@@ -154,8 +148,7 @@ PLACED = [half(nodeName="n1"), half(annotations={names.GRANT: "{}"})]
     ],
 )
 def test_after_placement_the_asks_are_fixed(before: Raw, annotations: dict[str, str], key: str) -> None:
-    refusal = refusal_of_update(before, _with(before, annotations=annotations))
-    assert refusal is not None
+    refusal = there(refusal_of_update(before, _with(before, annotations=annotations)))
     assert f"annotations {key} can't be changed" in refusal
 
 
@@ -175,8 +168,7 @@ def _full(spare: int) -> Raw:
 
 def test_a_new_pod_without_room_for_its_binding_is_refused() -> None:
     assert refusal_of_new(_full(0), choices=Choices(guard=Guard.INJECT)) is None
-    refusal = refusal_of_new(_full(-1), choices=Choices(guard=Guard.INJECT))
-    assert refusal is not None
+    refusal = there(refusal_of_new(_full(-1), choices=Choices(guard=Guard.INJECT)))
     assert refusal.startswith(f'{NO_ROOM} "{ROOM + 1} bytes"; allowed: at most {ROOM} bytes')
 
 
@@ -223,8 +215,7 @@ def test_words_of_a_pod_with_a_record_are_fixed_when_it_comes(
     annotations: dict[str, str], labels: dict[str, str], key: str, spec: Raw
 ) -> None:
     before = _with(pod(annotations=SLICED), spec=spec)
-    refusal = refusal_of_update(before, _with(before, annotations=annotations, labels=labels))
-    assert refusal is not None
+    refusal = there(refusal_of_update(before, _with(before, annotations=annotations, labels=labels)))
     assert refusal.startswith(key)
     assert "was read when it came" in refusal
     assert "delete the pod and create it again" in refusal
@@ -260,8 +251,7 @@ def test_words_that_came_too_late_are_refused_and_not_kept_unread(
     before: Raw, annotations: dict[str, str], labels: dict[str, str], key: str
 ) -> None:
     own = before["metadata"].get("annotations") or {}
-    refusal = refusal_of_update(before, _with(before, annotations={**own, **annotations}, labels=labels))
-    assert refusal is not None
+    refusal = there(refusal_of_update(before, _with(before, annotations={**own, **annotations}, labels=labels)))
     assert refusal.startswith(key)
 
 

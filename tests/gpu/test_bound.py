@@ -18,6 +18,7 @@ from gpu.translate import combine
 from gpu.translation import GivenDevice, Translation, Wishes
 from tests.gpu.dialects.pods import asking, pod
 from tests.gpu.recorded import DIALECTS, recorded
+from tests.values import of_kind, there
 from wire import names
 from wire.core import Pod
 
@@ -52,9 +53,7 @@ def test_what_runtimes_read_names_devices_as_cdi_does_and_nothing_else(cdi: bool
 
 
 def translated(asked: Pod, settings: DialectSettings | None = None) -> Translation:
-    answer = combine.translate(asked, settings or DialectSettings())
-    assert isinstance(answer, Translation)
-    return answer
+    return of_kind(Translation, combine.translate(asked, settings or DialectSettings()))
 
 
 def beside_ours(metadata: grant.BoundMetadata) -> dict[str, str]:
@@ -300,8 +299,7 @@ def test_the_largest_pods_of_a_dialect_have_room(
 
 
 def _allowed(translation: Translation) -> int:
-    refusal = bound_pod.cramped({"": "x" * bound_pod.LARGEST}, translation)
-    assert refusal is not None
+    refusal = there(bound_pod.cramped({"": "x" * bound_pod.LARGEST}, translation))
     return int(refusal.allowed.split()[2])
 
 

@@ -41,6 +41,7 @@ from gpu.translate import combine
 from gpu.translation import GivenDevice, Refusal, Translation, Wishes
 from tests.gpu import memoryhook
 from tests.gpu.dialects.everyrow import every_row
+from tests.values import of_kind, there
 from wire import names
 from wire.core import PodSpec
 
@@ -124,8 +125,7 @@ def test_a_pod_says_whether_it_insists(text: str | None, requirement: Requiremen
 
 @pytest.mark.parametrize("text", ["", "True", "1", "yes", "Hard"])
 def test_another_word_is_refused_and_named(text: str) -> None:
-    refusal = limits.requirement({names.REQUIRE_ENFORCEMENT: text})
-    assert isinstance(refusal, Refusal)
+    refusal = of_kind(Refusal, limits.requirement({names.REQUIRE_ENFORCEMENT: text}))
     assert (refusal.field, refusal.value, refusal.allowed) == (names.REQUIRE_ENFORCEMENT, text, "true, hard or false")
 
 
@@ -305,8 +305,7 @@ def test_one_device_without_a_limit_is_enough_to_say_so() -> None:
     assert caps_condition("n", "u", CAPS, use("kill", "")) == Told(
         "False", "NotInPlace", f"A memory cap of {CAP} is not enforced now: the agent reports no limit"
     )
-    told = caps_condition("n", "u", CAPS, use("kill", ""), lacks="a compute cap of 30%")
-    assert told is not None
+    told = there(caps_condition("n", "u", CAPS, use("kill", ""), lacks="a compute cap of 30%"))
     assert told.message.endswith("the agent reports no limit. Node n does not enforce a compute cap of 30% either")
     none = NodeUse(State.CURRENT, why_no_limit="no memory enforcer: gone")
     assert caps_condition("n", "u", CAPS, none) == Told(
@@ -329,8 +328,7 @@ def test_one_device_without_a_limit_is_enough_to_say_so() -> None:
 def test_that_nobody_knows_is_said_first_where_an_agent_has_capped_pods(
     seen: NodeUse, needs_agent: bool, may_be_first: bool
 ) -> None:
-    told = caps_condition("n", "u", CAPS, seen, needs_agent=needs_agent)
-    assert told is not None
+    told = there(caps_condition("n", "u", CAPS, seen, needs_agent=needs_agent))
     assert (told.is_correction, told.may_be_first) == (True, may_be_first)
 
 

@@ -27,6 +27,7 @@ from gpu.request import (
 from gpu.share import NANO_PER_DEVICE
 from gpu.translation import Cards, Note, NoteCode, Refusal, Translation, Wishes, told
 from tests.fuzzing import fuzzed
+from tests.values import of_kind
 from wire.core import Container, PodSpec
 
 HALF = NANO_PER_DEVICE // 2
@@ -38,9 +39,7 @@ def one(*containers: ContainerRequest, **said: Any) -> Translation:
 
 
 def refusal(said: dict[str, Any]) -> Refusal:
-    found = record.read(json.dumps(said))
-    assert isinstance(found, Refusal)
-    return found
+    return of_kind(Refusal, record.read(json.dumps(said)))
 
 
 def test_a_record_says_in_words_what_is_asked() -> None:
@@ -73,8 +72,7 @@ def test_a_record_says_in_words_what_is_asked() -> None:
 )
 def test_a_slice_is_said_by_its_profile(said: dict[str, Any], ask: Ask) -> None:
     text = json.dumps({"version": 1, "dialect": "replicas", "asks": [{"container": "c0", **said}]})
-    found = record.read(text)
-    assert isinstance(found, Translation)
+    found = of_kind(Translation, record.read(text))
     assert found.request.containers[0].asks == (ask,)
     assert json.loads(record.render(found)) == json.loads(text)
 
@@ -254,8 +252,7 @@ def test_a_container_asks_for_shares_or_for_what_the_plugin_gives(
 @pytest.mark.parametrize("said", [{"computePercent": 30}, {"limitNano": NANO_PER_DEVICE}, {"seat": "a"}, {"index": 3}])
 def test_a_part_of_a_slice_is_a_share_like_any(said: dict[str, Any]) -> None:
     text = json.dumps({"version": 1, "dialect": "replicas", "asks": [{**PART, **said}]})
-    found = record.read(text)
-    assert isinstance(found, Translation)
+    found = of_kind(Translation, record.read(text))
     assert isinstance(found.request.containers[0].asks[0], FractionAsk)
     assert json.loads(record.render(found)) == json.loads(text)
 
@@ -384,8 +381,7 @@ def test_a_record_is_about_containers_of_these_names(name: str, is_there: bool) 
     "text", ["", "{", "[]", "null", "\ud800", '{"version": 2, "dialect": "kai"}', '{"version": 1}']
 )
 def test_what_is_no_record_is_refused(text: str) -> None:
-    found = record.read(text)
-    assert isinstance(found, Refusal)
+    found = of_kind(Refusal, record.read(text))
     assert found.allowed == "a record of version 1 or 2, as docs/reference/record.md says"
 
 

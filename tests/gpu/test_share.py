@@ -35,6 +35,7 @@ from gpu.share import (
 )
 from gpu.translate.asked import asked
 from gpu.translation import Translation
+from tests.values import of_kind, there
 from wire import names
 from wire.core import Pod
 
@@ -49,9 +50,7 @@ Kind = Literal["memory", "fraction"]
 
 
 def charged(mem_mib: int, card_mib: int) -> int:
-    nano = nano_from_memory(mem_mib, card_mib)
-    assert nano is not None
-    return nano
+    return there(nano_from_memory(mem_mib, card_mib))
 
 
 def rounded_up(mem_mib: int, card_mib: int) -> int:
@@ -204,8 +203,7 @@ def test_a_portion_is_off_by_at_most_half_a_cent(nano: int) -> None:
     [(2000, 15109, "0.14"), (2000, 81920, "0.03"), (1, 81920, "0.01"), (8192, 81920, "0.10"), (81920, 81920, "1.00")],
 )
 def test_a_portion_that_memory_comes_to_is_rounded_up_as_kai_counts_it(mem_mib: int, card_mib: int, text: str) -> None:
-    nano = nano_from_memory(mem_mib, card_mib)
-    assert nano is not None
+    nano = there(nano_from_memory(mem_mib, card_mib))
     assert portion_text(nano, of_memory=True) == text
 
 
@@ -292,9 +290,7 @@ def _pod(annotations: dict[str, str], *, resource: str = names.GPU_SHARE_RESOURC
 
 
 def _asked(**annotations: str) -> Translation:
-    found = asked(_pod({key.replace("_", "-"): value for key, value in annotations.items()}))
-    assert isinstance(found, Translation)
-    return found
+    return of_kind(Translation, asked(_pod({key.replace("_", "-"): value for key, value in annotations.items()})))
 
 
 def test_what_is_written_reads_back_beside_the_status_that_names_the_claim() -> None:

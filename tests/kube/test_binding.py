@@ -21,6 +21,7 @@ from simulator.apiserver.calls import Call
 from simulator.apiserver.faults import NOTHING, Fault, once
 from simulator.apiserver.server import MemoryApiServer
 from simulator.clock import VirtualClock
+from tests.values import of_kind, there
 from wire.core import Pod
 
 VIRTUAL_TIME = True
@@ -82,8 +83,7 @@ async def test_a_pod_that_changed_or_is_bound_or_another_is_not_bound(team: Team
     assert isinstance(await team.post(pod, rv="1"), NotAccepted)
     other = Identity("team", "p", "another")
     rv = pod.metadata.resource_version
-    refused = await binding.post(team.api, other, rv=rv, node="n", metadata=METADATA)
-    assert isinstance(refused, NotAccepted)
+    refused = of_kind(NotAccepted, await binding.post(team.api, other, rv=rv, node="n", metadata=METADATA))
     assert not refused.is_unknown
     assert not (await team.get()).spec.node_name
     await team.post(pod)
@@ -95,11 +95,9 @@ async def test_a_binding_without_answer_may_have_landed(team: Team, lost: str) -
     pod = await team.pod()
     fault = Fault(lost="request") if lost == "request" else Fault(lost="answer")
     team.server.faults.on_request.append(lambda call: fault if call.subresource == "binding" else NOTHING)
-    posted = await team.post(pod)
-    assert isinstance(posted, NotAccepted)
+    posted = of_kind(NotAccepted, await team.post(pod))
     assert posted.is_unknown
-    found = await binding.read(team.api, identity(pod))
-    assert found is not None
+    found = there(await binding.read(team.api, identity(pod)))
     assert bool(found.spec.node_name) is (lost == "answer")
 
 
@@ -128,18 +126,15 @@ async def test_a_second_fence_for_the_same_reason_in_the_same_second_is_one_as_w
     pod = await team.pod()
     for _ in range(2):
         rv = pod.metadata.resource_version
-        fenced = await team.fence(pod, binding.named_at("plan", rv))
-        assert fenced is not None
+        fenced = there(await team.fence(pod, binding.named_at("plan", rv)))
         assert isinstance(await team.post(pod, rv), NotAccepted)
         pod = fenced
 
 
 async def test_a_second_fence_does_not_hide_the_first(team: Team) -> None:
     pod = await team.pod()
-    once = await team.fence(pod, "a")
-    assert once is not None
-    twice = await team.fence(once, "b")
-    assert twice is not None
+    once = there(await team.fence(pod, "a"))
+    twice = there(await team.fence(once, "b"))
     assert fences(twice.metadata.annotations) == ("b", "a")
 
 
@@ -148,16 +143,14 @@ async def test_the_fence_tells_the_scheduler_and_people_why_and_keeps_other_cond
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}
     patch = {"status": {"conditions": [condition]}}
     pod = await team.api.patch(PODS, "p", patch, namespace="team", subresource="status")
-    fenced = await team.fence(pod)
-    assert fenced is not None
+    fenced = there(await team.fence(pod))
     assert fenced.metadata.annotations == {"moorage.dev/fenced": "a", "moorage.dev/fenced-because": "DeviceTaken: full"}
     told = {c.type: (c.status, c.reason, c.message) for c in fenced.status.conditions or ()}
     assert told == {
         "PodScheduled": ("False", "Unschedulable", "no room"),
         "PodBound": ("False", "BindingError", "Failed to bind pod team/p to node n: full"),
     }
-    again = await team.fence(fenced)
-    assert again is not None
+    again = there(await team.fence(fenced))
     assert sorted(c.type for c in again.status.conditions or ()) == ["PodBound", "PodScheduled"]
 
 

@@ -16,6 +16,7 @@ from nodeagent.core.enforcement.caps import Tenancy
 from nodeagent.core.enforcement.container_edits import KEPT_S
 from nodeagent.enforcement.hamicore import MOST_BYTES, MOST_LEFT, HamiCore
 from tests.nodeagent.enforcement.test_hamicore import POD, head, holding
+from tests.values import there
 
 
 def test_a_back_end_is_off_unless_it_is_switched_on() -> None:
@@ -134,8 +135,7 @@ def _of_files(ends: Callable[..., None]) -> Callable[..., None]:
 
 def test_what_edits_name_is_there_after_it_was_prepared(tmp_path: Path) -> None:
     it = prepared(tmp_path)
-    given = it.edits(TENANTS[POD])
-    assert given is not None
+    given = there(it.edits(TENANTS[POD]))
     hosts = [Path(each["hostPath"]) for each in given.written()["mounts"]]
     assert [host.is_file() for host in hosts] == [True, True, True, False]
     assert (hosts[1].read_text(), mode(hosts[1])) == ("/usr/local/vgpu/libvgpu.so\n", 0o644)
@@ -167,8 +167,7 @@ def test_containers_mount_the_library_from_the_host_also_where_the_agent_sees_it
     made(tmp_path)
     on_host = Path("/usr/lib64/libvgpu.so")
     it = HamiCore(on_host, tmp_path / "limits", boot=BOOT, seen_at=tmp_path / "libvgpu.so")
-    given = it.edits(TENANTS[POD])
-    assert given is not None
+    given = there(it.edits(TENANTS[POD]))
     assert (it.trouble(), given.written()["mounts"][0]["hostPath"]) == ("", str(on_host))
     assert "/usr/lib64/libvgpu.so" in HamiCore(on_host, tmp_path, boot=BOOT, seen_at=tmp_path / "none").trouble()
 

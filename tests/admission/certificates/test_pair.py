@@ -24,6 +24,7 @@ from admission.certificates.pair import (
     serving_certificate,
     write_bundle,
 )
+from tests.values import of_kind
 
 NAME = "moorage-admission.kai-scheduler.svc"
 BEGIN_S, LIFE_S = 1_767_225_600, 1200
@@ -68,8 +69,7 @@ def self_signed(
 
 
 def test_what_we_make_is_read_as_it_was_made() -> None:
-    pair = read_pair(ONE.ca, ONE.certificate, ONE.key)
-    assert isinstance(pair, Pair)
+    pair = of_kind(Pair, read_pair(ONE.ca, ONE.certificate, ONE.key))
     assert (pair.certificate, pair.key, pair.authority.pem) == (ONE.certificate, ONE.key, ONE.ca)
     assert pair.names == {NAME, "127.0.0.1", "::1"}
     assert (pair.not_before_s, pair.not_after_s) == (BEGIN_S - BACKDATED_S, BEGIN_S + LIFE_S)
@@ -87,8 +87,7 @@ def test_what_we_make_is_read_as_it_was_made() -> None:
 )
 def test_an_expired_pair_is_read_and_is_not_valid(at_s: int, *, valid: bool) -> None:
     """Whether it is used is for the rules to say (steps.py): they count by the API server's clock."""
-    pair = read_pair(ONE.ca, ONE.certificate, ONE.key)
-    assert isinstance(pair, Pair)
+    pair = of_kind(Pair, read_pair(ONE.ca, ONE.certificate, ONE.key))
     assert pair.is_valid(at_s) is valid
     assert pair.authority.lives(at_s) is (at_s < BEGIN_S + LIFE_S)
 
@@ -96,8 +95,7 @@ def test_an_expired_pair_is_read_and_is_not_valid(at_s: int, *, valid: bool) -> 
 def test_a_pair_for_another_name_is_read_with_that_name() -> None:
     """The rules make another one then (steps.py)."""
     theirs = made(names=("somebody.else.svc",))
-    pair = read_pair(theirs.ca, theirs.certificate, theirs.key)
-    assert isinstance(pair, Pair)
+    pair = of_kind(Pair, read_pair(theirs.ca, theirs.certificate, theirs.key))
     assert NAME not in pair.names
 
 
@@ -201,8 +199,7 @@ def test_a_bundle_is_read_as_it_was_written() -> None:
 
 
 def test_a_ca_in_a_bundle_is_the_same_as_in_its_pair() -> None:
-    pair = read_pair(ONE.ca, ONE.certificate, ONE.key)
-    assert isinstance(pair, Pair)
+    pair = of_kind(Pair, read_pair(ONE.ca, ONE.certificate, ONE.key))
     assert read_bundle(ONE.ca).ours == (pair.authority,)
 
 

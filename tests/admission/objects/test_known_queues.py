@@ -17,6 +17,7 @@ from simulator.apiserver.faults import Fault
 from simulator.apiserver.server import MemoryApiServer
 from simulator.clock import VirtualClock
 from tests.admission.objects.queues import raw
+from tests.values import there
 
 VIRTUAL_TIME = True
 
@@ -42,8 +43,7 @@ async def test_all_queues_are_read_others() -> None:
     site = Site()
     for number in range(600):
         await site.api.create(QUEUES, raw(f"q{number}", "team"))
-    found = await KnownQueues(site.api)()
-    assert found is not None
+    found = there(await KnownQueues(site.api)())
     assert len(found) == 600
     assert len(found.below("team")) == 600
 
@@ -97,6 +97,5 @@ async def test_a_caller_that_gives_up_does_not_spoil_the_next_list() -> None:
     known = KnownQueues(site.api)
     with anyio.move_on_after(0.1):
         await known()
-    found = await known()
-    assert found is not None
+    found = there(await known())
     assert found.find("a")

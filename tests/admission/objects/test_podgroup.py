@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from admission.objects.findings import Allowed, Judgement, Refused, told
 from admission.objects.podgroup import judge_group
 from tests.admission.objects.queues import Raw
+from tests.values import of_kind
 from wire.crds.podgroup import PodGroup
 
 
@@ -108,8 +109,7 @@ SILENT: dict[str, PodGroup] = {
 
 @pytest.mark.parametrize(("made", "said"), REFUSED.values(), ids=REFUSED)
 def test_a_group_is_refused_in_kais_words_and_order(made: PodGroup, said: list[str]) -> None:
-    judgement = judge_group(made, old=None)
-    assert isinstance(judgement, Refused)
+    judgement = of_kind(Refused, judge_group(made, old=None))
     assert texts(judgement) == said
 
 
@@ -118,8 +118,7 @@ def test_a_group_is_refused_in_kais_words_and_order(made: PodGroup, said: list[s
 def test_a_minimum_above_what_is_there_is_a_warning_since_children_may_come_later(
     made: PodGroup, said: list[str], old: PodGroup | None
 ) -> None:
-    judgement = judge_group(made, old=old)
-    assert isinstance(judgement, Allowed)
+    judgement = of_kind(Allowed, judge_group(made, old=old))
     assert [told(each) for each in judgement.warnings] == said
 
 
@@ -130,14 +129,12 @@ def test_a_group_without_fault_is_allowed_in_silence(made: PodGroup) -> None:
 
 def test_pods_of_a_parent_are_a_warning_where_the_group_is_there_already() -> None:
     made = group(part("mid", pods=1), part("leaf", "mid", pods=1))
-    judgement = judge_group(made, old=made)
-    assert isinstance(judgement, Allowed)
+    judgement = of_kind(Allowed, judge_group(made, old=made))
     assert texts(judgement) == [MID_LEVEL]
 
 
 def test_errors_come_with_the_warnings_beside_them() -> None:
-    judgement = judge_group(group(part("a"), minSubGroup=2), old=None)
-    assert isinstance(judgement, Refused)
+    judgement = of_kind(Refused, judge_group(group(part("a"), minSubGroup=2), old=None))
     assert texts(judgement) == ["subgroup a: minMember is required"]
     assert [told(each) for each in judgement.warnings] == [
         "minSubGroup (2) exceeds the number of direct child SubGroups (1)"
@@ -145,8 +142,7 @@ def test_errors_come_with_the_warnings_beside_them() -> None:
 
 
 def test_field_value_and_what_is_allowed_follow_kais_words() -> None:
-    judgement = judge_group(group(part("b", pods=1), part("a", "gone", pods=1)), old=None)
-    assert isinstance(judgement, Refused)
+    judgement = of_kind(Refused, judge_group(group(part("b", pods=1), part("a", "gone", pods=1)), old=None))
     assert told(judgement.findings[0]) == (
         'parent gone of a was not found (spec.subGroups[1].parent is "gone"; '
         "allowed: the name of a subgroup of this PodGroup)"
@@ -160,8 +156,7 @@ def test_a_duration_that_is_stored_is_a_warning_and_another_one_is_refused() -> 
 
 
 def test_thousands_of_faults_are_told_in_part() -> None:
-    judgement = judge_group(group(*(part(f"p{number:04}") for number in range(3000))), old=None)
-    assert isinstance(judgement, Refused)
+    judgement = of_kind(Refused, judge_group(group(*(part(f"p{number:04}") for number in range(3000))), old=None))
     assert len(judgement.findings) == 16
 
 

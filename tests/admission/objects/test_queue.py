@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from admission.objects.findings import TEXTS, Allowed, Judgement, Refused, Rule, told
 from admission.objects.queue import Others, judge_deleted, judge_written
 from tests.admission.objects.queues import beside, gpus, queue
+from tests.values import of_kind
 from wire import names
 from wire.crds.queue import TOO_MANY_UNITS, UNITS, Queue
 
@@ -195,8 +196,7 @@ SILENT: dict[str, tuple[Queue, tuple[Queue, ...]]] = {
 def test_a_queue_is_refused_with_field_value_and_what_is_allowed(
     made: Queue, others: tuple[Queue, ...], said: list[str]
 ) -> None:
-    judgement = new(made, *others)
-    assert isinstance(judgement, Refused)
+    judgement = of_kind(Refused, new(made, *others))
     assert texts(judgement) == said
 
 
@@ -204,8 +204,7 @@ def test_a_queue_is_refused_with_field_value_and_what_is_allowed(
 def test_a_queue_that_kai_takes_is_allowed_with_warnings(
     made: Queue, others: tuple[Queue, ...], said: list[str]
 ) -> None:
-    judgement = new(made, *others)
-    assert isinstance(judgement, Allowed)
+    judgement = of_kind(Allowed, new(made, *others))
     assert texts(judgement) == said
 
 
@@ -216,8 +215,7 @@ def test_a_queue_without_fault_is_allowed_in_silence(made: Queue, others: tuple[
 
 def test_a_queue_with_children_is_not_deleted() -> None:
     others = beside(queue("b", "team"), queue("a", "team"), queue("c", "other"))
-    judgement = judge_deleted(TEAM, others=others)
-    assert isinstance(judgement, Refused)
+    judgement = of_kind(Refused, judge_deleted(TEAM, others=others))
     assert texts(judgement) == [
         'cannot delete queue team: it has child queues [a b] (metadata.name is "team"; allowed: a queue without '
         "children: delete them first, or give them another parent)"
@@ -241,30 +239,26 @@ def test_where_the_others_cannot_be_read_a_queue_is_allowed_and_that_is_said(jud
 
 
 def test_fields_are_checked_where_the_others_cannot_be_read() -> None:
-    judgement = judge_written(queue("a", resources=gpus(-2)), old=None, others=None)
-    assert isinstance(judgement, Refused)
+    assert isinstance(judge_written(queue("a", resources=gpus(-2)), old=None, others=None), Refused)
 
 
 def test_a_value_that_was_stored_before_the_rule_is_a_warning_and_a_new_one_is_refused() -> None:
     old = queue("a", resources=gpus(-2))
-    mended = judge_written(queue("a", resources=gpus(-2), displayName="A"), old=old, others=beside())
-    assert isinstance(mended, Allowed)
+    mended = of_kind(Allowed, judge_written(queue("a", resources=gpus(-2), displayName="A"), old=old, others=beside()))
     assert texts(mended)[0].startswith("the gpu quota is not a valid amount")
     assert isinstance(judge_written(queue("a", resources=gpus(-3)), old=old, others=beside()), Refused)
 
 
 def test_queues_of_a_cycle_can_be_changed_and_taken_out_of_it() -> None:
     ring = beside(queue("b", "a"))
-    changed = judge_written(queue("a", "b", displayName="A"), old=queue("a", "b"), others=ring)
-    assert isinstance(changed, Allowed)
+    assert isinstance(judge_written(queue("a", "b", displayName="A"), old=queue("a", "b"), others=ring), Allowed)
     assert isinstance(judge_written(queue("a"), old=queue("a", "b"), others=ring), Allowed)
     assert isinstance(judge_written(queue("a", "b"), old=queue("a"), others=ring), Refused)
 
 
 def test_a_queue_with_thousands_of_children_has_few_warnings() -> None:
     below = [queue(f"c{number}", "team", resources=gpus(9)) for number in range(2000)]
-    judgement = new(TEAM, *below)
-    assert isinstance(judgement, Allowed)
+    judgement = of_kind(Allowed, new(TEAM, *below))
     assert len(judgement.warnings) == 16
 
 

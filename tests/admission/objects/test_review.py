@@ -23,6 +23,7 @@ from tests.admission.test_every_cost import STEEP
 from tests.calls import calls
 from tests.podgrouper.core.test_kinds import ROWS, grove
 from tests.podgrouper.objects import chained
+from tests.values import of_kind
 from wire.crds.queue import Queue
 
 
@@ -263,8 +264,7 @@ def test_reviews_of_groups_cost_no_more_than_in_proportion(grown: Callable[[int]
 
 @pytest.mark.parametrize(("bottom", "owners"), [row[1:3] for row in ROWS], ids=[row[0] for row in ROWS])
 def test_a_group_of_each_kind_is_allowed_in_silence(bottom: dict[str, Any], owners: list[dict[str, Any]]) -> None:
-    made = group(*chained(bottom, *owners))
-    assert isinstance(made, Group)
+    made = of_kind(Group, group(*chained(bottom, *owners)))
     assert judge_group(made.pod_group, old=None) == Allowed()
 
 
@@ -369,8 +369,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize(("raw", "said"), WRONG.values(), ids=WRONG)
 def test_the_field_of_the_wrong_type_is_named(raw: dict[str, Any], said: str) -> None:
-    found = read(raw, Queue)
-    assert isinstance(found, Finding)
+    found = of_kind(Finding, read(raw, Queue))
     assert told(found) == said
 
 

@@ -15,6 +15,7 @@ from gpu.translation import EnvEdit, Mistake, Note, NoteCode, Refusal, ResourceE
 from tests.fuzzing import fuzzed
 from tests.gpu.dialects.pods import C0, C1, I0, asking, container, pod
 from tests.gpu.dialects.rows import Row, asks, edited, holds, note, parametrized, without
+from tests.values import of_kind
 from wire.core import Pod
 
 EIGHTH = NANO_PER_DEVICE // 8
@@ -357,8 +358,7 @@ def test_what_is_no_request_of_clearml_is_left_alone(row: Row) -> None:
 
 
 def test_sixteen_sixteenths_fill_one_card() -> None:
-    translation = clearml.translate(labelled("0.0625"), DialectSettings())
-    assert isinstance(translation, Translation)
+    translation = of_kind(Translation, clearml.translate(labelled("0.0625"), DialectSettings()))
     [ask] = translation.request.shared
     assert isinstance(ask, FractionAsk)
     assert 16 * ask.nano == NANO_PER_DEVICE
@@ -377,8 +377,7 @@ READ_AGAIN = [
 @parametrized(READ_AGAIN)
 def test_a_pod_that_was_through_admission_reads_the_same_again(row: Row) -> None:
     assert isinstance(row.expected, Translation)
-    again = clearml.translate(edited(row.pod, row.expected.edits), row.settings)
-    assert isinstance(again, Translation)
+    again = of_kind(Translation, clearml.translate(edited(row.pod, row.expected.edits), row.settings))
     assert again.request == row.expected.request
     assert again.edits == ()
 

@@ -29,6 +29,7 @@ from gpu.translation import (
 )
 from tests.fuzzing import fuzzed
 from tests.gpu.dialects.pods import C0, C1, I0, asking
+from tests.values import of_kind
 from wire.core import Pod
 
 GPU, MEM, PERCENT = "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpumem-percentage"
@@ -334,8 +335,7 @@ USE, NO_USE = "nvidia.com/use-gpuuuid", "nvidia.com/nouse-gpuuuid"
     ],
 )
 def test_an_exclusion_that_leaves_no_card_in_any_cluster_is_refused(annotations: dict[str, str], field: str) -> None:
-    refusal = hami.translate(annotated(annotations), DEFAULTS)
-    assert isinstance(refusal, Refusal)
+    refusal = of_kind(Refusal, hami.translate(annotated(annotations), DEFAULTS))
     assert refusal.field == field
     assert refusal.allowed
 
@@ -366,8 +366,7 @@ def test_an_exclusion_that_may_leave_a_card_is_for_the_scheduler(annotations: di
     ],
 )
 def test_an_annotation_that_says_nothing_known_is_refused(pod: Pod, field: str, value: str) -> None:
-    refusal = hami.translate(pod, DEFAULTS)
-    assert isinstance(refusal, Refusal)
+    refusal = of_kind(Refusal, hami.translate(pod, DEFAULTS))
     assert (refusal.code, refusal.field, refusal.value) == (Mistake.MALFORMED, field, value)
     assert refusal.allowed
 
@@ -429,8 +428,7 @@ def test_mig_slices_stand_beside_as_they_are() -> None:
 def test_limits_and_devices_are_written_back(
     pod: Pod, given_mib: list[int], env: dict[str, dict[str, str]], devices: str
 ) -> None:
-    translation = hami.translate(pod, DEFAULTS)
-    assert isinstance(translation, Translation)
+    translation = of_kind(Translation, hami.translate(pod, DEFAULTS))
     given = [GivenDevice(f"GPU-{n}", n, mem_mib, 5) for n, mem_mib in enumerate(given_mib)]
     assert hami.written_back(translation, given, node="n1", at_ns=1_705_054_796_999_999_999) == Written(
         env=env,
@@ -444,14 +442,12 @@ def test_limits_and_devices_are_written_back(
 
 
 def test_of_whole_devices_nothing_is_written_back() -> None:
-    translation = hami.translate(asking({GPU: 1, CORES: 100}), DEFAULTS)
-    assert isinstance(translation, Translation)
+    translation = of_kind(Translation, hami.translate(asking({GPU: 1, CORES: 100}), DEFAULTS))
     assert hami.written_back(translation, [], node="n1", at_ns=0) == Written()
 
 
 def test_whole_devices_read_the_same_after_the_edits() -> None:
-    translation = hami.translate(asking({CORES: 100}, {GPU: 2, PERCENT: 100}), DEFAULTS)
-    assert isinstance(translation, Translation)
+    translation = of_kind(Translation, hami.translate(asking({CORES: 100}, {GPU: 2, PERCENT: 100}), DEFAULTS))
     counts = {edit.container: edit.count for edit in translation.edits if edit.count}
     edited = asking({GPU: counts[C0]}, {GPU: 2})
     assert kai.translate(edited) == translation.request

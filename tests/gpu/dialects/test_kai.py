@@ -23,6 +23,7 @@ from gpu.request import (
 from gpu.share import NANO_PER_DEVICE
 from gpu.translation import Mistake, Refusal
 from tests.fuzzing import fuzzed
+from tests.values import of_kind
 from wire.core import Pod
 
 Raw = dict[str, Any]
@@ -72,9 +73,7 @@ def asks(where: ContainerRef, *asked: Any) -> GpuRequest:
 
 
 def refused(annotations: dict[str, str], **more: Any) -> Refusal:
-    refusal = kai.translate(pod(annotations, **more))
-    assert isinstance(refusal, Refusal)
-    return refusal
+    return of_kind(Refusal, kai.translate(pod(annotations, **more)))
 
 
 @pytest.mark.parametrize(
@@ -289,8 +288,7 @@ def test_of_several_mistakes_the_first_in_the_order_of_kai_is_told(
 def test_shares_are_refused_where_sharing_is_switched_off() -> None:
     shared, plain = pod({"gpu-memory": "x", "gpu-fraction": "x"}), pod({}, containers=WHOLE)
 
-    refusal = kai.translate(shared, sharing=False)
-    assert isinstance(refusal, Refusal)
+    refusal = of_kind(Refusal, kai.translate(shared, sharing=False))
     assert (refusal.code, refusal.message) == (Mistake.DISABLED, SHARING_OFF)
     assert kai.translate(plain, sharing=False) == asks(ContainerRef(ContainerKind.REGULAR, 0, "main"), WholeAsk())
 
@@ -364,8 +362,7 @@ def test_a_share_may_stand_beside_mig_slices_as_in_kai() -> None:
     ],
 )
 def test_a_malformed_count_of_devices_is_refused_by_name(resources: Raw, code: Mistake, message: str) -> None:
-    refusal = kai.translate(pod(containers=[container("main", **resources)]))
-    assert isinstance(refusal, Refusal)
+    refusal = of_kind(Refusal, kai.translate(pod(containers=[container("main", **resources)])))
     assert refusal.code is code
     assert refusal.message.startswith(message)
 

@@ -17,6 +17,7 @@ from gpu.share import NANO_PER_DEVICE
 from gpu.translation import GivenDevice, Mistake, Note, NoteCode, Refusal, ResourceEdit, Translation, Wishes, Written
 from tests.fuzzing import fuzzed
 from tests.gpu.dialects.pods import C0, C1, I0, asking, container, pod
+from tests.values import of_kind
 from wire.core import Pod
 
 GPU, SHARED, CORE, MEM, RATIO = (
@@ -189,8 +190,7 @@ REFUSED = [
 def test_what_does_not_stand_together_is_refused_in_the_origins_words(
     limits: list[dict[str, Any]], code: Mistake, name: str, message: str
 ) -> None:
-    refusal = koordinator.translate(asking(*limits), DEFAULTS)
-    assert isinstance(refusal, Refusal)
+    refusal = of_kind(Refusal, koordinator.translate(asking(*limits), DEFAULTS))
     assert (refusal.code, refusal.field, refusal.message) == (code, f"{name} of container main", message)
     assert refusal.allowed
 
@@ -209,8 +209,7 @@ def test_what_does_not_stand_together_is_refused_in_the_origins_words(
 )
 def test_isolation_is_wished_by_label(limits: dict[str, Any], label: str | None, wishes: Wishes) -> None:
     labels = {"koordinator.sh/gpu-isolation-provider": label} if label else None
-    found = koordinator.translate(asking(limits, labels=labels), DEFAULTS)
-    assert isinstance(found, Translation)
+    found = of_kind(Translation, koordinator.translate(asking(limits, labels=labels), DEFAULTS))
     assert found.wishes == wishes
 
 
@@ -224,8 +223,7 @@ def test_another_isolation_is_refused() -> None:
 def test_hints_of_placement_are_noted() -> None:
     """O14."""
     hint = {"scheduling.koordinator.sh/gpu-partition-spec": '{"allocatePolicy":"Restricted"}'}
-    found = koordinator.translate(asking({GPU: 200}, annotations=hint), DEFAULTS)
-    assert isinstance(found, Translation)
+    found = of_kind(Translation, koordinator.translate(asking({GPU: 200}, annotations=hint), DEFAULTS))
     assert found.notes == (
         Note(NoteCode.APPROXIMATED, "scheduling.koordinator.sh/gpu-partition-spec", '{"allocatePolicy":"Restricted"}'),
     )
@@ -291,8 +289,7 @@ def test_the_allocation_is_written_per_device(
     if isolated:
         labels = {"koordinator.sh/gpu-isolation-provider": "HAMi-core"}
         asked = msgspec.structs.replace(asked, metadata=msgspec.structs.replace(asked.metadata, labels=labels))
-    found = koordinator.translate(asked, DEFAULTS)
-    assert isinstance(found, Translation)
+    found = of_kind(Translation, koordinator.translate(asked, DEFAULTS))
     given = [GivenDevice(f"GPU-{n}", 3 + n, 16384, 1) for n in range(len(found.request.shared))]
     written = koordinator.written_back(found, given)
     assert json.loads(written.annotations["scheduling.koordinator.sh/device-allocated"]) == expected
@@ -300,16 +297,14 @@ def test_the_allocation_is_written_per_device(
 
 
 def test_of_whole_devices_nothing_is_written_back() -> None:
-    found = koordinator.translate(asking({GPU: 100}), DEFAULTS)
-    assert isinstance(found, Translation)
+    found = of_kind(Translation, koordinator.translate(asking({GPU: 100}), DEFAULTS))
     assert koordinator.written_back(found, []) == Written()
 
 
 def test_sidecars_count_beside_the_others() -> None:
     """O12: an init container that goes on running is added, one that ends is not."""
     init = container("load", {GPU: 60}, restartPolicy="Always")
-    refusal = koordinator.translate(pod(container("main", {GPU: 50}), init=[init]), DEFAULTS)
-    assert isinstance(refusal, Refusal)
+    refusal = of_kind(Refusal, koordinator.translate(pod(container("main", {GPU: 50}), init=[init]), DEFAULTS))
     assert refusal.message == UNIT.format(GPU, 110)
 
 

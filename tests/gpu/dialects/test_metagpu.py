@@ -16,6 +16,7 @@ from gpu.translation import GivenDevice, Mistake, NoteCode, Refusal, ResourceEdi
 from tests.fuzzing import fuzzed
 from tests.gpu.dialects.pods import C0, C1, C2, I0, Raw, asking
 from tests.gpu.dialects.rows import Row, asks, edited, holds, note, parametrized, without
+from tests.values import of_kind
 
 RESOURCE = "cnvrg.io/metagpu"
 FIELD = "cnvrg.io/metagpu of container main"
@@ -249,8 +250,7 @@ def test_only_its_own_requests_name_units() -> None:
 
 
 def test_a_cut_of_many_devices_has_as_many_ways_as_the_scheduler_tries() -> None:
-    answer = metagpu.translate(asking({RESOURCE: 100 * 100 + 50}), SPAN)
-    assert isinstance(answer, Translation)
+    answer = of_kind(Translation, metagpu.translate(asking({RESOURCE: 100 * 100 + 50}), SPAN))
     # A hundred whole devices and two parts.
     assert len(answer.alternatives) == MOST_TRIED // 102
 
@@ -270,8 +270,7 @@ def test_a_cut_share_is_as_many_units_as_were_asked(count: int, units: int) -> N
 
 @given(st.integers(1, 2000))
 def test_as_many_units_as_a_device_has_fit_into_it(units: int) -> None:
-    answer = metagpu.translate(asking({RESOURCE: 1}), settings(units=units))
-    assert isinstance(answer, Translation)
+    answer = of_kind(Translation, metagpu.translate(asking({RESOURCE: 1}), settings(units=units)))
     nano = sum(ask.nano for ask in answer.request.shared if isinstance(ask, FractionAsk)) or NANO_PER_DEVICE
     assert 0 <= NANO_PER_DEVICE - units * nano < units or units == 1
 

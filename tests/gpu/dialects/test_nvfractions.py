@@ -16,6 +16,7 @@ from gpu.share import NANO_PER_DEVICE
 from gpu.translation import GivenDevice, Mistake, Note, NoteCode, Refusal, Translation, Wishes, Written
 from tests.fuzzing import fuzzed
 from tests.gpu.dialects.pods import C0, C1, I0, asking
+from tests.values import of_kind
 from wire.core import Pod
 
 DEFAULTS = DialectSettings()
@@ -248,8 +249,7 @@ REFUSED = [
 def test_a_mistake_is_refused_in_the_words_of_kai(
     annotations: dict[str, str], code: Mistake, field: str, message: str
 ) -> None:
-    refusal = nvfractions.translate(annotated(annotations), DEFAULTS)
-    assert isinstance(refusal, Refusal)
+    refusal = of_kind(Refusal, nvfractions.translate(annotated(annotations), DEFAULTS))
     assert (refusal.code, refusal.field, refusal.message) == (code, field, message)
     assert refusal.allowed
 
@@ -264,8 +264,7 @@ def test_whole_gpus_beside_are_refused_in_any_container() -> None:
 
 @pytest.mark.parametrize("annotations", [{REQUEST: "1Gi"}, {"gpu-memory": "5", MODE: "sm-sharing"}], ids=["F10", "F6"])
 def test_shares_are_refused_where_sharing_is_switched_off(annotations: dict[str, str]) -> None:
-    refusal = nvfractions.translate(annotated(annotations), DialectSettings(sharing=False))
-    assert isinstance(refusal, Refusal)
+    refusal = of_kind(Refusal, nvfractions.translate(annotated(annotations), DialectSettings(sharing=False)))
     assert refusal.code is Mistake.DISABLED
     assert (
         refusal.message == "attempting to create a pod team/p with gpu sharing request, while GPU sharing is disabled"
@@ -294,8 +293,7 @@ def test_shares_are_refused_where_sharing_is_switched_off(annotations: dict[str,
 def test_devices_and_memory_are_written_as_the_runtime_reads_them(
     annotations: dict[str, str], cdi: bool, written: dict[str, str]
 ) -> None:
-    found = nvfractions.translate(annotated(annotations), DEFAULTS)
-    assert isinstance(found, Translation)
+    found = of_kind(Translation, nvfractions.translate(annotated(annotations), DEFAULTS))
     given = [GivenDevice(f"GPU-{n}", n, 81920, 1) for n in range(len(found.request.shared))]
     expected = {f"{PREFIX}main.{name}": text for name, text in written.items()}
     assert nvfractions.written_back(found, given, cdi=cdi) == Written(annotations=expected)

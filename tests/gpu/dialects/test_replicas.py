@@ -18,6 +18,7 @@ from gpu.translation import Mistake, NoteCode, Refusal, ResourceEdit, Translatio
 from tests.fuzzing import fuzzed
 from tests.gpu.dialects.pods import C0, C1, I0, Raw, asking
 from tests.gpu.dialects.rows import Row, asks, holds, note, parametrized, without
+from tests.values import of_kind
 
 GPU, SHARED = "nvidia.com/gpu", "nvidia.com/sharedgpu"
 MIG = "nvidia.com/mig-3g.20gb"
@@ -356,15 +357,13 @@ def test_nothing_is_written_back_but_the_devices(row: Row) -> None:
 
 
 def test_i9_a_wrong_entry_is_named() -> None:
-    refusal = table(ReplicasSettings(entries=("gpu:sharedgpu:4", "gpu:x:two")))
-    assert isinstance(refusal, Refusal)
+    refusal = of_kind(Refusal, table(ReplicasSettings(entries=("gpu:sharedgpu:4", "gpu:x:two"))))
     assert (refusal.field, refusal.value) == ("resourceConfig", "gpu:x:two")
     assert refusal.message == "resourceConfig: gpu:x:two is no entry"
 
 
 def test_n4_the_refusal_has_the_words_of_the_origin() -> None:
-    refusal = replicas.translate(asking({GPU: 2}), settings(time_slices=4, fail_above_one=True))
-    assert isinstance(refusal, Refusal)
+    refusal = of_kind(Refusal, replicas.translate(asking({GPU: 2}), settings(time_slices=4, fail_above_one=True)))
     assert refusal.message == "invalid request: maximum request size for shared resources is 1; found 2"
 
 
@@ -376,16 +375,14 @@ def test_many_replicas_are_taken_from_fewer_devices_as_evenly_as_can_be(count: i
 
 
 def test_of_too_many_ways_those_that_need_fewest_devices_stay() -> None:
-    answer = replicas.translate(asking({SHARED: 256}), FOUR)
-    assert isinstance(answer, Translation)
+    answer = of_kind(Translation, replicas.translate(asking({SHARED: 256}), FOUR))
     assert len(answer.alternatives) < MOST_ALTERNATIVES + 1
     assert answer.alternatives[-1] == asks((C0, [quarters(4)] * 64))
 
 
 @given(st.integers(1, 5000))
 def test_as_many_replicas_as_a_device_has_fit_into_it(count: int) -> None:
-    answer = replicas.translate(asking({SHARED: 1}), settings(f"gpu:sharedgpu:{count}"))
-    assert isinstance(answer, Translation)
+    answer = of_kind(Translation, replicas.translate(asking({SHARED: 1}), settings(f"gpu:sharedgpu:{count}")))
     nano = sum(ask.nano for ask in answer.request.shared if isinstance(ask, FractionAsk)) or NANO_PER_DEVICE
     assert 0 <= NANO_PER_DEVICE - count * nano < count
 
@@ -466,14 +463,12 @@ def test_replicas_of_two_resources_are_each_divided_by_their_own_number() -> Non
     "entries", [("gpu:sharedgpu:4", "mig-3g.20gb:small:2"), ("mig-3g.20gb:small:2", "gpu:sharedgpu:4")]
 )
 def test_a_pod_of_replicas_without_a_mode_has_none(entries: tuple[str, ...]) -> None:
-    answer = replicas.translate(asking({SHARED: 1}, {"nvidia.com/small": 1}), settings(*entries))
-    assert isinstance(answer, Translation)
+    answer = of_kind(Translation, replicas.translate(asking({SHARED: 1}, {"nvidia.com/small": 1}), settings(*entries)))
     assert answer.wishes == Wishes()
 
 
 def test_a_share_beside_a_whole_gpu_has_the_mode_of_the_share() -> None:
-    answer = replicas.translate(asking({"nvidia.com/gpu.shared": 1}, {GPU: 1}), TIME)
-    assert isinstance(answer, Translation)
+    answer = of_kind(Translation, replicas.translate(asking({"nvidia.com/gpu.shared": 1}, {GPU: 1}), TIME))
     assert answer.wishes == SLICED
 
 

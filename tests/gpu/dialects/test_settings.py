@@ -20,6 +20,7 @@ from gpu.dialects.settings import (
 from gpu.dialects.settings_file import mistakes
 from gpu.translation import Mistake, Refusal
 from tests.fuzzing import fuzzed
+from tests.values import of_kind
 from wire import names
 
 ROOT = Path(__file__).parents[3]
@@ -109,8 +110,7 @@ def test_what_a_namespace_says_is_read_up_to_a_length() -> None:
     said = "hami: {memory_factor: 2} #"
     long = said + " " * (16_384 - len(said))
     assert isinstance(settings_file.of_namespace(long, CLUSTER), DialectSettings)
-    refusal = settings_file.of_namespace(long + " ", CLUSTER)
-    assert isinstance(refusal, Refusal)
+    refusal = of_kind(Refusal, settings_file.of_namespace(long + " ", CLUSTER))
     assert (refusal.field, refusal.allowed) == (names.DIALECTS, "at most 16384 characters")
 
 
@@ -150,8 +150,7 @@ def test_a_namespace_says_what_is_different_from_the_cluster() -> None:
     ],
 )
 def test_what_nodes_have_is_said_for_the_cluster_only(text: str, field: str) -> None:
-    found = settings_file.of_namespace(text, CLUSTER)
-    assert isinstance(found, Refusal)
+    found = of_kind(Refusal, settings_file.of_namespace(text, CLUSTER))
     assert (found.field, found.allowed) == (field, "in the cluster's file only")
 
 
@@ -180,8 +179,7 @@ def test_whatever_is_written_is_settings_or_refusals(text: str) -> None:
 
 
 def test_the_example_can_be_given_to_admission() -> None:
-    found = settings_file.of_cluster((ROOT / "examples/settings/dialects.yaml").read_text())
-    assert isinstance(found, DialectSettings)
+    found = of_kind(DialectSettings, settings_file.of_cluster((ROOT / "examples/settings/dialects.yaml").read_text()))
     assert found.clearml == ClearmlSettings(legacy_replicas=8, round_up=True)
     assert found.replicas.entries == ("gpu:sharedgpu:4", "gpu:gpu-mem-gb:-1")
 

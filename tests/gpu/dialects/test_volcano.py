@@ -27,6 +27,7 @@ from gpu.translation import (
 )
 from tests.fuzzing import fuzzed
 from tests.gpu.dialects.pods import C0, C1, I0, asking
+from tests.values import of_kind
 from wire.core import Pod
 
 GPU = "nvidia.com/gpu"
@@ -268,8 +269,7 @@ REFUSED = [
 )
 def test_too_much_memory_is_refused_in_the_unit_of_the_cluster(factor: int, unit: str, most: int) -> None:
     own = DialectSettings(volcano=VolcanoSettings(memory_factor=factor))
-    refusal = volcano.translate(asking({NUMBER: 1, MEM: most + 1}), own)
-    assert isinstance(refusal, Refusal)
+    refusal = of_kind(Refusal, volcano.translate(asking({NUMBER: 1, MEM: most + 1}), own))
     assert unit in refusal.message
     assert refusal.allowed == f"0 to {most}"
     assert isinstance(volcano.translate(asking({NUMBER: 1, MEM: most}), own), Translation)
@@ -281,15 +281,13 @@ def test_too_much_memory_is_refused_in_the_unit_of_the_cluster(factor: int, unit
 def test_what_cannot_be_meant_is_refused_by_name(
     module: Any, limits: dict[str, Any], code: Mistake, name: str, allowed: str
 ) -> None:
-    refusal = module.translate(asking(limits), DEFAULTS)
-    assert isinstance(refusal, Refusal)
+    refusal = of_kind(Refusal, module.translate(asking(limits), DEFAULTS))
     assert (refusal.code, refusal.field, refusal.allowed) == (code, f"{name} of container main", allowed)
 
 
 def test_slices_of_several_containers_are_written_one_after_the_other() -> None:
     """V10: containers that ask for nothing have no place in the lists."""
-    found = volcano.translate(asking({MEM: 5}, {}, {NUMBER: 1, PERCENT: 10, CORES: 7}), DEFAULTS)
-    assert isinstance(found, Translation)
+    found = of_kind(Translation, volcano.translate(asking({MEM: 5}, {}, {NUMBER: 1, PERCENT: 10, CORES: 7}), DEFAULTS))
     given = [GivenDevice("GPU-a", 0, 15109, 1), GivenDevice("GPU-b", 1, 15109, 1)]
     text = "GPU-a,NVIDIA,5,0:;GPU-b,NVIDIA,1510,7:"
     assert volcano.written_back(found, given, node="n", at_ns=1_700_000_000_500_000_000) == Written(
@@ -310,8 +308,7 @@ def test_slices_of_several_containers_are_written_one_after_the_other() -> None:
 
 def test_gpu_share_writes_the_index_of_the_card_and_each_containers_part() -> None:
     """V16."""
-    found = volcano_share.translate(asking({SHARE_MEM: 1024}, {SHARE_MEM: 5}), DEFAULTS)
-    assert isinstance(found, Translation)
+    found = of_kind(Translation, volcano_share.translate(asking({SHARE_MEM: 1024}, {SHARE_MEM: 5}), DEFAULTS))
     written = volcano_share.written_back(found, [GivenDevice("GPU-d", 3, 10989, 1)], at_ns=42)
     assert written == Written(
         env={
@@ -325,8 +322,7 @@ def test_gpu_share_writes_the_index_of_the_card_and_each_containers_part() -> No
 def test_with_a_factor_lists_are_in_units_and_limits_in_mib() -> None:
     """V10."""
     settings = DialectSettings(volcano=VolcanoSettings(memory_factor=1024))
-    found = volcano.translate(asking({MEM: 3}), settings)
-    assert isinstance(found, Translation)
+    found = of_kind(Translation, volcano.translate(asking({MEM: 3}), settings))
     written = volcano.written_back(found, [GivenDevice("GPU-a", 0, 15109, 1)], node="n", at_ns=0)
     assert written.annotations["volcano.sh/vgpu-ids-new"] == "GPU-a,NVIDIA,3,0:"
     assert written.env["c0"]["CUDA_DEVICE_MEMORY_LIMIT_0"] == "3072m"

@@ -18,6 +18,7 @@ from gpu.book import Entry, MalformedBook
 from gpu.request import FractionAsk
 from gpu.translation import Refusal, Translation
 from scheduler.core.convert import pod_groups
+from tests.values import of_kind, there
 from wire import names
 
 ENTRY = {"nano": 5, "attempt": "a", "rv": "7", "since": 1, "pod": "team/p"}
@@ -58,15 +59,13 @@ def test_a_book_that_says_more_is_nobodys_to_write_back() -> None:
 
 
 def test_a_grant_of_before_there_were_slices_is_of_a_card() -> None:
-    read = grant.read({names.GRANT: text({"attempt": "a", "devices": [GRANTED]})})
-    assert read is not None
+    read = there(grant.read({names.GRANT: text({"attempt": "a", "devices": [GRANTED]})}))
     assert [device.resource for device in read.devices] == ["nvidia.com/gpu"]
 
 
 def test_a_grant_that_says_more_still_says_where_its_pod_is() -> None:
     """It is written once, with the Binding; who does not read it would give the pod's share away."""
-    read = grant.read({names.GRANT: text({"attempt": "a", "devices": [{**GRANTED, **LATER}], **LATER})})
-    assert read is not None
+    read = there(grant.read({names.GRANT: text({"attempt": "a", "devices": [{**GRANTED, **LATER}], **LATER})}))
     assert [(device.group, device.nano) for device in read.devices] == [("g", 5)]
 
 
@@ -105,14 +104,12 @@ def test_a_gangs_plan_of_another_version_still_holds_its_places(more: dict[str, 
 
 
 def test_a_record_of_the_first_version_is_read() -> None:
-    read = record.read(text(RECORD))
-    assert isinstance(read, Translation)
+    read = of_kind(Translation, record.read(text(RECORD)))
     assert read.places == ()
     assert [type(ask) for asked in read.request.containers for ask in asked.asks] == [FractionAsk]
 
 
 @pytest.mark.parametrize("version", [0, 3])
 def test_a_record_of_a_version_that_is_not_known_is_refused_with_what_is(version: int) -> None:
-    read = record.read(text({**RECORD, "version": version}))
-    assert isinstance(read, Refusal)
+    read = of_kind(Refusal, record.read(text({**RECORD, "version": version})))
     assert "version 1 or 2" in read.allowed

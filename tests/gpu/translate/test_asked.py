@@ -25,6 +25,7 @@ from gpu.translate.asked import alternative, asked, asked_on, asked_when_bound, 
 from gpu.translation import GivenDevice, Mistake, Place, Refusal, ResourceEdit, Translation, Wishes
 from tests.gpu.dialects.pods import C0, Raw, asking
 from tests.gpu.dialects.rows import Row, asks, edited, holds
+from tests.values import of_kind, there
 from wire.core import Pod
 
 HALF = FractionAsk(NANO_PER_DEVICE // 2)
@@ -91,8 +92,7 @@ SIDECAR = ContainerRequest(C0, (HALF,), is_sidecar=True)
 )
 def test_a_record_that_is_none_is_refused_and_not_passed_over(text: str) -> None:
     pod = asking({}, annotations={"moorage.dev/gpu": text, "gpu-fraction": "0.5"})
-    found = asked(pod)
-    assert isinstance(found, Refusal)
+    found = of_kind(Refusal, asked(pod))
     assert (found.code, found.field) == (Mistake.MALFORMED, "moorage.dev/gpu")
 
 
@@ -117,8 +117,7 @@ ON_POOLS = Translation(
 def test_what_was_taken_is_counted_as_on_its_node(
     translation: Translation, number: int, request_: GpuRequest, unit: int
 ) -> None:
-    found = taken(translation, number)
-    assert found is not None
+    found = there(taken(translation, number))
     assert (found.request, found.unit) == (request_, unit)
     assert taken(translation, 2) is None
 
@@ -167,8 +166,7 @@ NEWER = "nvidia.com/container.main.gpu-memory.request"
 def test_of_a_bound_pod_without_a_record_kais_newer_words_are_read_too(
     annotations: dict[str, str], request_: GpuRequest, mode: str
 ) -> None:
-    found = asked_when_bound(asking({}, annotations=annotations))
-    assert isinstance(found, Translation)
+    found = of_kind(Translation, asked_when_bound(asking({}, annotations=annotations)))
     assert (found.request, found.wishes.mode) == (request_, mode)
 
 
@@ -251,8 +249,7 @@ EIGHT_WHOLE = Translation(dialect="clearml", request=asks((C0, (WholeAsk(),) * 8
     ],
 )
 def test_what_admission_made_of_a_pod_is_read_as_the_same_again(asked: Pod, settings: DialectSettings) -> None:
-    first = combine.translate(asked, settings)
-    assert isinstance(first, Translation)
+    first = of_kind(Translation, combine.translate(asked, settings))
     again = edited(asked, first.edits)
     annotations = {"moorage.dev/gpu": record.render(first)}
     again = msgspec.structs.replace(again, metadata=msgspec.structs.replace(again.metadata, annotations=annotations))
@@ -275,14 +272,12 @@ def test_what_admission_made_of_a_pod_is_read_as_the_same_again(asked: Pod, sett
     ids=["another share", "GPUs of the plugin beside a card by index", "another count", "a slice beside"],
 )
 def test_words_that_were_changed_beside_a_copied_record_are_refused(asked: Pod) -> None:
-    found = combine.translate(asked, DEFAULTS)
-    assert isinstance(found, Refusal)
+    found = of_kind(Refusal, combine.translate(asked, DEFAULTS))
     assert found.code is CONFLICT
 
 
 def test_a_record_of_a_share_is_refused_where_sharing_is_off() -> None:
-    found = combine.translate(recorded(FIVE), DialectSettings(sharing=False))
-    assert isinstance(found, Refusal)
+    found = of_kind(Refusal, combine.translate(recorded(FIVE), DialectSettings(sharing=False)))
     assert (found.code, found.field) == (Mistake.DISABLED, "moorage.dev/gpu")
 
 
@@ -292,8 +287,7 @@ def test_a_record_of_a_share_is_refused_where_sharing_is_off() -> None:
 def test_a_copied_spec_of_a_bound_pod_asks_what_it_asked_before(more: dict[str, str]) -> None:
     """F14: what a Binding writes of a fraction reads like a request of memory."""
     said = {"gpu-fraction": "0.5", "nvidia.com/container.main.gpu-compute.mode": "time-slicing", **more}
-    first = combine.translate(asking({}, annotations=said), DEFAULTS)
-    assert isinstance(first, Translation)
+    first = of_kind(Translation, combine.translate(asking({}, annotations=said), DEFAULTS))
     written = combine.written_back(first, [GIVEN], node="n", at_ns=7).annotations
     assert "nvidia.com/container.main.gpu-memory.request" in written
 

@@ -16,6 +16,7 @@ from gpu.translate import combine
 from gpu.translate.asked import taken
 from gpu.translation import NoteCode, Place, Refusal, Translation, told
 from tests.gpu.dialects.pods import asking
+from tests.values import of_kind
 from wire.core import Pod
 
 CONFIG = "nvidia.com/device-plugin.config"
@@ -193,10 +194,8 @@ def test_what_is_preferred_comes_first_on_every_kind_of_node() -> None:
 def test_a_namespace_that_says_its_unit_says_it_for_all_nodes() -> None:
     cluster = settings("nodes: [{labels: {pool: a}, aliyun: {unit_mib: 1}}]")
     for said, on_pool in [("{aliyun: {unit_mib: 1024}}", 5120), ("{strict: true}", 5)]:
-        found = settings_file.of_namespace(said, cluster)
-        assert isinstance(found, DialectSettings)
-        made = combine.translate(asking({"aliyun.com/gpu-mem": 5}), found)
-        assert isinstance(made, Translation)
+        found = of_kind(DialectSettings, settings_file.of_namespace(said, cluster))
+        made = of_kind(Translation, combine.translate(asking({"aliyun.com/gpu-mem": 5}), found))
         first = by_node(made, {"pool": "a"})[0] if made.places else asks(made.request)
         assert first == [MemoryAsk(on_pool)]
 
@@ -210,8 +209,7 @@ def test_the_record_says_it_all_and_reads_back_the_same() -> None:
     said = msgspec.json.decode(text)
     assert said["version"] == 2
     assert said["places"] == [{"otherThan": [{"pool": "a"}]}, {"labels": {"pool": "a"}, "unit": 60}]
-    read = record.read(text)
-    assert isinstance(read, Translation)
+    read = of_kind(Translation, record.read(text))
     assert (read.request, read.alternatives, read.places) == (made.request, made.alternatives, made.places)
     assert [way.unit for number in range(2) if (way := taken(read, number))] == [0, 60]
 
@@ -220,8 +218,7 @@ def test_a_pod_with_its_record_that_comes_again_keeps_it() -> None:
     pod = asking({"nvidia.com/gpu.shared": 1})
     made = translated(pod, SLICES)
     meta = msgspec.structs.replace(pod.metadata, annotations={"moorage.dev/gpu": record.render(made)})
-    again = combine.translate(msgspec.structs.replace(pod, metadata=meta), settings(SLICES))
-    assert isinstance(again, Translation)
+    again = of_kind(Translation, combine.translate(msgspec.structs.replace(pod, metadata=meta), settings(SLICES)))
     assert (again.request, again.alternatives, again.places) == (made.request, made.alternatives, made.places)
 
 
@@ -236,8 +233,7 @@ def test_a_pod_with_its_record_that_comes_again_keeps_it() -> None:
 )
 def test_the_most_that_a_place_may_say_is_read(place: dict[str, Any]) -> None:
     said = msgspec.json.decode(record.render(translated(asking({"nvidia.com/gpu.shared": 1}), SLICES)))
-    read = record.read(msgspec.json.encode({**said, "places": [{}, place]}).decode())
-    assert isinstance(read, Translation)
+    read = of_kind(Translation, record.read(msgspec.json.encode({**said, "places": [{}, place]}).decode()))
     assert msgspec.json.decode(record.render(read))["places"][1] == place
 
 
@@ -305,8 +301,7 @@ def test_a_wrong_entry_names_itself_at_the_start(nodes: str, field: str, told_is
 
 
 def test_a_namespace_cant_say_what_nodes_have() -> None:
-    found = settings_file.of_namespace("{nodes: []}", DialectSettings())
-    assert isinstance(found, Refusal)
+    found = of_kind(Refusal, settings_file.of_namespace("{nodes: []}", DialectSettings()))
     assert found.field == "nodes"
 
 
@@ -318,6 +313,5 @@ def test_however_many_ways_there_are_on_however_many_kinds_of_nodes_the_record_c
     assert len(made.alternatives) == 64
     assert len(record.render(made)) < 100_000
     assert len({place.labels for place in made.places}) == 17
-    read = record.read(record.render(made))
-    assert isinstance(read, Translation)
+    read = of_kind(Translation, record.read(record.render(made)))
     assert read.places == made.places

@@ -26,6 +26,7 @@ from gpu.translation import GivenDevice, Mistake, Note, NoteCode, Refusal, Resou
 from tests.fuzzing import fuzzed
 from tests.gpu.dialects.pods import C0, C1, Raw, asking, container, pod
 from tests.gpu.dialects.rows import Row, asks, edited, holds, parametrized
+from tests.values import of_kind
 from wire.core import Pod
 
 GPU, MEM, METAGPU, SHARED = "nvidia.com/gpu", "aliyun.com/gpu-mem", "cnvrg.io/metagpu", "nvidia.com/sharedgpu"
@@ -310,8 +311,7 @@ def test_a_rule_of_the_table(row: Row) -> None:
 
 
 def test_x3_the_refusal_names_both_forms() -> None:
-    refusal = combine.translate(labelled("0.5", {MEM: 5}), DEFAULTS)
-    assert isinstance(refusal, Refusal)
+    refusal = of_kind(Refusal, combine.translate(labelled("0.5", {MEM: 5}), DEFAULTS))
     assert refusal.value == "5"
     for text in (refusal.message, refusal.allowed):
         assert "label clearml-injector/fraction" in text
@@ -319,8 +319,7 @@ def test_x3_the_refusal_names_both_forms() -> None:
 
 
 def test_x3_what_both_change_and_wish_is_kept() -> None:
-    answer = combine.translate(labelled("0.5", {METAGPU: 50}), DEFAULTS)
-    assert isinstance(answer, Translation)
+    answer = of_kind(Translation, combine.translate(labelled("0.5", {METAGPU: 50}), DEFAULTS))
     assert answer.edits == gone(METAGPU)
     assert answer.wishes == CAP
     assert [edit.value for edit in answer.env] == ["0.500"]
@@ -349,8 +348,7 @@ def test_x3_what_is_said_beside_kais_annotations_is_recorded(
 
 def test_x3_of_two_placements_the_first_counts_and_the_other_is_noted() -> None:
     asked = asking({MEM: 5, "nvidia.com/gpumem": 5120}, annotations={"hami.io/gpu-scheduler-policy": "spread"})
-    answer = combine.translate(asked, DEFAULTS)
-    assert isinstance(answer, Translation)
+    answer = of_kind(Translation, combine.translate(asked, DEFAULTS))
     assert answer.strategy == "binpack"
     assert Note(NoteCode.APPROXIMATED, "placement by hami", "spread", "binpack") in answer.notes
 
@@ -372,8 +370,7 @@ TYPE, ISOLATION = "nvidia.com/use-gputype", "koordinator.sh/gpu-isolation-provid
     ],
 )
 def test_words_of_a_system_that_does_not_speak_in_the_pod_are_noted(asked: Pod, unread: list[str]) -> None:
-    answer = combine.translate(asked, DEFAULTS)
-    assert isinstance(answer, Translation)
+    answer = of_kind(Translation, combine.translate(asked, DEFAULTS))
     assert sorted(note.field for note in answer.notes if note.code is NoteCode.NO_EFFECT) == sorted(unread)
 
 
@@ -409,8 +406,7 @@ GIVEN = (GivenDevice("GPU-a", 2, 15109, 500_000_000),)
     ],
 )
 def test_each_dialect_writes_back_its_own(asked: Pod, written: Written) -> None:
-    answer = combine.translate(asked, DEFAULTS)
-    assert isinstance(answer, Translation)
+    answer = of_kind(Translation, combine.translate(asked, DEFAULTS))
     devices = GIVEN if answer.request.is_shared else ()
     assert combine.written_back(answer, devices, node="n", at_ns=7) == written
 
@@ -426,8 +422,7 @@ def test_of_five_dialects_on_one_card_three_fit() -> None:
     ]
     charges = {}
     for asked in pods:
-        answer = combine.translate(asked, replicas(entries=("gpu:gpu-mem-gb:-1",)))
-        assert isinstance(answer, Translation)
+        answer = of_kind(Translation, combine.translate(asked, replicas(entries=("gpu:gpu-mem-gb:-1",))))
         [ask] = answer.request.shared
         charges[answer.dialect] = charge_nano(ask, card_mib)
     assert charges == {
@@ -572,8 +567,7 @@ def test_whatever_is_written_the_answer_is_a_sound_request_or_a_refusal(
 
 @pytest.mark.parametrize("units", [2**40, 2**63 - 1])
 def test_more_memory_than_a_record_can_say_is_refused(units: int) -> None:
-    found = combine.translate(asking({MEM: units}), DEFAULTS)
-    assert isinstance(found, Refusal)
+    found = of_kind(Refusal, combine.translate(asking({MEM: units}), DEFAULTS))
     assert (found.code, found.field) == (Mistake.TOO_LARGE, "aliyun.com/gpu-mem of container main")
 
 
@@ -593,8 +587,7 @@ def test_a_pod_that_asks_for_more_than_fits_into_a_binding_is_refused_before_its
     containers: list[Raw], asked: int
 ) -> None:
     """Every way in which 200 containers of 256 shares each might meet took minutes, in which nobody else got in."""
-    answer = combine.translate(pod(*containers), DEFAULTS)
-    assert isinstance(answer, Refusal)
+    answer = of_kind(Refusal, combine.translate(pod(*containers), DEFAULTS))
     assert (answer.code, answer.value, answer.allowed) == (Mistake.TOO_MANY, str(asked), "at most 384 in a pod")
 
 
@@ -612,16 +605,14 @@ def test_nor_are_the_ways_of_many_containers_made(
     """One pod with replicas for 3000 containers, a tenant's, held all reviews up for 214 s. This takes 0.1 s."""
     many = pod(*(container(f"c{n}", limits) for n in range(2000)))
     begun = time.process_time()
-    answer = combine.translate(many, settings)
-    assert isinstance(answer, Refusal)
+    answer = of_kind(Refusal, combine.translate(many, settings))
     assert (answer.code, answer.value) == (Mistake.TOO_MANY, str(asked))
     assert time.process_time() - begun < 10
 
 
 def test_slices_of_many_profiles_are_counted_together() -> None:
     """60,000 profiles in one container were taken, and took 3 s to read each time."""
-    answer = combine.translate(asking({f"nvidia.com/mig-{n:05}": 1 for n in range(60_000)}), DEFAULTS)
-    assert isinstance(answer, Refusal)
+    answer = of_kind(Refusal, combine.translate(asking({f"nvidia.com/mig-{n:05}": 1 for n in range(60_000)}), DEFAULTS))
     assert (answer.code, answer.field) == (Mistake.TOO_MANY, "nvidia.com/mig-00256 of container main")
     assert (answer.value, answer.allowed) == ("1 beside 256", "1 to 256")
 
@@ -651,8 +642,7 @@ def test_of_very_many_resources_none_is_looked_for_to_name_it() -> None:
     ],
 )
 def test_what_the_largest_pods_are_recorded_with_can_be_read(asked: Pod, settings: DialectSettings) -> None:
-    answer = combine.translate(asked, settings)
-    assert isinstance(answer, Translation)
+    answer = of_kind(Translation, combine.translate(asked, settings))
     assert record.read(record.render(answer)) == msgspec.structs.replace(answer, edits=(), env=())
 
 
@@ -664,6 +654,5 @@ def test_of_two_that_ask_the_same_the_caps_of_either_are_wished() -> None:
         "nvidia.com/gpumem-percentage": 30,
         "nvidia.com/gpucores": 40,
     }
-    answer = combine.translate(asking(limits), DialectSettings())
-    assert isinstance(answer, Translation)
+    answer = of_kind(Translation, combine.translate(asking(limits), DialectSettings()))
     assert (answer.wishes.memory_cap, answer.wishes.compute_cap) == (True, True)

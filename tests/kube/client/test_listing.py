@@ -20,6 +20,7 @@ from kube.client.listing import PAGE_BYTES, PAGE_SIZE, WHOLE_BYTES, Listing, rea
 from kube.client.resources import BIND_REQUESTS, EVENTS, LEASES, NODES, POD_GROUPS, PODS, QUEUES, TOPOLOGIES, Resource
 from kube.client.transport import Response
 from kube.watch.reflector import Bookmarked, Deleted, Upserted, WatchDecoder
+from tests.values import of_kind
 from wire import core
 from wire.core import Node, Pod, Status
 from wire.crds import bindrequest, podgroup, queue, topology
@@ -187,8 +188,7 @@ def test_what_is_nested_too_deep_is_null_and_the_rest_stays(value: Any, most: in
 
 
 def test_an_object_with_something_deep_in_it_is_read() -> None:
-    pod = Codec(PODS).one(deep_pod())
-    assert isinstance(pod, Pod)
+    pod = of_kind(Pod, Codec(PODS).one(deep_pod()))
     assert (pod.metadata.resource_version, pod.spec.node_name) == ("7", "n1")
     assert object_key(deep_pod()) == "n/p"
 
@@ -205,8 +205,7 @@ def test_a_list_with_a_deep_object_is_read_whole() -> None:
     ("kind", "event"), [("ADDED", Upserted), ("MODIFIED", Upserted), ("DELETED", Deleted), ("BOOKMARK", Bookmarked)]
 )
 def test_a_deep_object_in_a_watch_is_seen(kind: str, event: type[msgspec.Struct]) -> None:
-    seen = WatchDecoder(PODS).decode(b'{"type":"%s","object":%s}' % (kind.encode(), deep_pod()))
-    assert isinstance(seen, event)
+    seen = of_kind(event, WatchDecoder(PODS).decode(b'{"type":"%s","object":%s}' % (kind.encode(), deep_pod())))
     assert getattr(seen, "resource_version", "") == "7"
 
 

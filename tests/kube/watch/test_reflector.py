@@ -28,6 +28,7 @@ from kube.watch.reflector import (
     WatchDecoder,
 )
 from tests.kube.scripted import HEAD, Answer, Request, ScriptedTransport, Watch, api_over, ok, refusal
+from tests.values import of_kind
 from wire.core import Pod
 
 VIRTUAL_TIME = True
@@ -43,14 +44,12 @@ BAD = {"metadata": {"name": "bad", "namespace": "ns", "resourceVersion": "8"}, "
 
 @pytest.mark.parametrize("kind", ["ADDED", "MODIFIED"])
 def test_what_is_there_is_an_upsert(kind: str) -> None:
-    event = WatchDecoder(PODS).decode(line(kind, POD))
-    assert isinstance(event, Upserted)
+    event = of_kind(Upserted, WatchDecoder(PODS).decode(line(kind, POD)))
     assert (event.obj.spec.node_name, event.resource_version) == ("n1", "7")
 
 
 def test_a_deletion_carries_the_last_state_and_its_own_version() -> None:
-    event = WatchDecoder(PODS).decode(line("DELETED", POD))
-    assert isinstance(event, Deleted)
+    event = of_kind(Deleted, WatchDecoder(PODS).decode(line("DELETED", POD)))
     assert (event.obj.metadata.name, event.resource_version) == ("a", "7")
 
 
@@ -71,22 +70,19 @@ def test_an_error_that_does_not_decode_is_an_error_still() -> None:
 
 @pytest.mark.parametrize(("kind", "is_deletion"), [("ADDED", False), ("MODIFIED", False), ("DELETED", True)])
 def test_an_object_that_does_not_decode_is_named_with_its_version(kind: str, is_deletion: bool) -> None:
-    event = WatchDecoder(PODS).decode(line(kind, BAD))
-    assert isinstance(event, Garbled)
+    event = of_kind(Garbled, WatchDecoder(PODS).decode(line(kind, BAD)))
     assert (event.key, event.resource_version, event.is_deletion) == ("ns/bad", "8", is_deletion)
     assert "nodeName" in event.error
 
 
 @pytest.mark.parametrize("garbage", [b"", b"{", b"null\n", b"[1]\n", b'{"type": "ADDED"}\n', b"\xff\xfe\n"])
 def test_a_line_that_is_no_event_is_an_event_without_version(garbage: bytes) -> None:
-    event = WatchDecoder(PODS).decode(garbage)
-    assert isinstance(event, Garbled)
+    event = of_kind(Garbled, WatchDecoder(PODS).decode(garbage))
     assert event.resource_version == ""
 
 
 def test_a_decoded_object_does_not_keep_its_line_alive() -> None:
-    event = WatchDecoder(PODS).decode(line("ADDED", {**POD, "status": {"message": "x" * 100_000}}))
-    assert isinstance(event, Upserted)
+    event = of_kind(Upserted, WatchDecoder(PODS).decode(line("ADDED", {**POD, "status": {"message": "x" * 100_000}})))
     assert type(event.obj.spec.node_name) is str
 
 

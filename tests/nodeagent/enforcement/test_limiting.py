@@ -19,6 +19,7 @@ from simulator.apiserver.faults import NOTHING, Fault
 from simulator.clock import VirtualClock
 from tests.nodeagent.node import AGENT, CARDS, Scene, scene
 from tests.nodeagent.played import PlayedEnforcer
+from tests.values import there
 from wire import names
 from wire.api_groups import Event
 from wire.crds.gpunode import TenantStatus
@@ -281,8 +282,7 @@ async def test_a_pod_is_told_of_what_was_done_once_a_minute() -> None:
         said = "30000 MiB of GPU-a are in use, the cap is 20000 MiB: process train was killed"
         for each in (first, second):
             assert (each.reason, each.type, each.note) == ("GPUMemoryExceeded", "Warning", said)
-            about = each.regarding
-            assert about is not None
+            about = there(each.regarding)
             assert (about.kind, about.namespace, about.name, about.uid) == ("Pod", "team", "p", POD)
             assert (each.reporting_controller, each.reporting_instance) == ("moorage-node-agent", "node-a")
         assert {entry.verb for entry in it.requests("create", "patch") if entry.resource == "events"} == {"create"}
@@ -328,8 +328,7 @@ async def test_kills_and_measures_are_there_to_be_shown_and_without_an_enforcer_
         enforcer.holds[MINE] = 30_000
         await anyio.sleep(1.0)
         enforcer.report(enforcer.kill(MINE, "ended"))
-        limiting = it.agent.limiting
-        assert limiting is not None
+        limiting = there(it.agent.limiting)
         assert limiting.kills() == {("largest", False): 1}
         assert {one.tenancy.pod for one in limiting.measures().tenants} == {"team/p", "team/q"}
         scope.cancel()
@@ -350,8 +349,7 @@ async def test_who_is_idle_is_told_with_one_time_since_when_and_a_steady_one_cos
         await enforcer.go_on(7200)
         (one,) = (await tenants(it)).values()
         assert one.idle_since is not None
-        since_ns = parse_ns(one.idle_since)
-        assert since_ns is not None
+        since_ns = there(parse_ns(one.idle_since))
         assert abs(since_ns - began_ns) <= 2 * 10**9
         assert status_writes(it) == writes + 1
         enforcer.holds[MINE] = 10_000

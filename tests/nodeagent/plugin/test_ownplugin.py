@@ -27,6 +27,7 @@ from simulator.apiserver.faults import NOTHING, Fault
 from simulator.clock import VirtualClock
 from tests.nodeagent.mig.test_partitioning import now_ns, rebooted
 from tests.nodeagent.node import AGENT, NODE, Scene, scene
+from tests.values import of_kind, there
 from wire import names
 from wire.crds.gpunode import GpuNodeStatus
 
@@ -103,8 +104,7 @@ async def test_what_it_says_is_in_the_gpu_node_and_on_the_node(played: Played) -
         assert ill.health is not None
         assert (ill.health.state, ill.health.reason, well.health) == ("ill", "Xid79: GPU has fallen off the bus", None)
         assert [(each.what, each.why) for each in found.agent.missing or ()] == [("shared", "another answers")]
-        plugin = it.agent.plugin
-        assert plugin is not None
+        plugin = there(it.agent.plugin)
         assert plugin.rivals == 1
         assert (await it.api.get(NODES, NODE)).metadata.labels == {
             "nvidia.com/gfd.timestamp": "moorage",
@@ -144,8 +144,7 @@ async def test_it_is_asked_of_the_node_as_it_is_now(played: Played) -> None:
     async with scene() as it:
         await it.start(plugin=played.part_of)
         await anyio.sleep(1)
-        sources = played.sources
-        assert sources is not None
+        sources = there(played.sources)
         assert sources.file() == played.folder / "default"
         assert (await sources.allocatable(), sources.cleared()) == ({GPU}, frozenset())
         meta = {"labels": {names.NODE_AGENT_CONFIG: "big"}, "annotations": {names.NODE_GPU_CLEARED: "GPU-a"}}
@@ -257,8 +256,7 @@ def test_a_node_has_the_file_that_its_label_names(labels: dict[str, str], files:
 
 
 def test_a_label_that_names_no_file_is_a_mistake() -> None:
-    found = chosen({NVIDIAS: "c"}, ["a", "b"])
-    assert isinstance(found, Mistake)
+    found = of_kind(Mistake, chosen({NVIDIAS: "c"}, ["a", "b"]))
     assert str(found) == f"{NVIDIAS}: 'c' is no file; allowed: a, b"
 
 

@@ -18,6 +18,7 @@ from nodeagent.plugin.node import NodeSources
 from nodeagent.plugin.supervisor import Reports
 from simulator.clock import VirtualClock
 from tests.nodeagent.node import AGENT, NODE, Scene, scene
+from tests.values import of_kind, there
 from wire import names
 from wire.core import Node, ObjectMeta
 from wire.crds.gpunode import Missing
@@ -70,8 +71,7 @@ async def test_a_rival_is_missing_and_an_event_about_the_node(is_seen: bool) -> 
         (event,) = (await it.api.list(EVENTS)).items
         assert event.regarding is not None
         assert (event.regarding.kind, event.regarding.name) == ("Node", NODE)
-        node = it.agent.publishing.node
-        assert node is not None
+        node = there(it.agent.publishing.node)
         assert event.regarding.uid == (node.metadata.uid if is_seen else NODE)
         made.rival(GPU, "")
         made.rival(GPU, "")
@@ -115,8 +115,7 @@ async def test_health_has_the_time_of_day_and_the_same_is_told_once() -> None:
             await anyio.sleep(7.3)
         found = made.card_health["GPU-a"]
         assert (found.state, found.reason) == ("ill", "Xid79")
-        since_ns = parse_ns(found.since or "")
-        assert since_ns is not None
+        since_ns = there(parse_ns(found.since or ""))
         assert 90 <= (began_ns - since_ns) / 1e9 < 91
         assert len(changes) == 1
         made.health({})
@@ -160,8 +159,7 @@ def test_the_node_names_a_file_of_the_folder(seen: Seen) -> None:
     assert sources.file() == seen.folder / "big"
     for name in ("none", "..data", "../big"):
         seen.says(name)
-        found = sources.file()
-        assert isinstance(found, Mistake)
+        found = of_kind(Mistake, sources.file())
         assert (found.path, found.allowed) == (names.NODE_AGENT_CONFIG, "big, default")
 
 

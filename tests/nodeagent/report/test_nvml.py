@@ -12,6 +12,7 @@ import pytest
 from nodeagent.core.devices import Card, Lost, Machine
 from nodeagent.report.nvml import numa_node
 from reservation.device import Device, Unreadable
+from tests.values import of_kind
 from tools.nvml_stub.build import build
 
 pytestmark = pytest.mark.thorough
@@ -59,8 +60,7 @@ def test_what_the_driver_does_not_tell_is_left_open(stub: Path, tmp_path: Path) 
     ],
 )
 def test_a_driver_that_fails_is_unreadable_and_says_at_what(stub: Path, tmp_path: Path, line: str, said: str) -> None:
-    found = read(stub, tmp_path, "gpu GPU-a NVIDIA_H100 81559 3", line)
-    assert isinstance(found, Unreadable)
+    found = of_kind(Unreadable, read(stub, tmp_path, "gpu GPU-a NVIDIA_H100 81559 3", line))
     assert found.message.startswith(said)
 
 
@@ -77,8 +77,7 @@ def test_a_gpu_that_does_not_answer_is_lost(stub: Path, tmp_path: Path, line: st
 
 def test_the_others_are_read_where_one_is_lost(stub: Path, tmp_path: Path) -> None:
     cards = [f"gpu GPU-{name} NVIDIA_H100 81559 {number}" for number, name in enumerate("abc")]
-    found = read(stub, tmp_path, *cards, "mig MIG-x GPU-b 4864", "lost GPU-b")
-    assert isinstance(found, Machine)
+    found = of_kind(Machine, read(stub, tmp_path, *cards, "mig MIG-x GPU-b 4864", "lost GPU-b"))
     assert [(card.uuid, card.index) for card in found.cards] == [("GPU-a", 0), ("GPU-c", 2)]
     assert list(found.devices) == ["GPU-a", "GPU-c"]
     assert [one.index for one in found.lost] == [1]

@@ -13,6 +13,7 @@ from nodeagent.core.devices import Card, Machine
 from nodeagent.report.cards import ReadAside
 from reservation.device import Device, Unreadable
 from tests.conftest import AnyioBackend
+from tests.values import of_kind
 from tools.nvml_stub.build import build
 
 
@@ -44,8 +45,7 @@ async def test_a_machine_without_gpus_has_none(stub: Path, tmp_path: Path) -> No
 
 
 async def test_a_driver_that_is_not_there_is_told(stub: Path, tmp_path: Path) -> None:
-    found = await ReadAside(command(stub, tmp_path / "missing"))()
-    assert isinstance(found, Unreadable)
+    found = of_kind(Unreadable, await ReadAside(command(stub, tmp_path / "missing"))())
     assert found.message.startswith("unable to initialize NVML")
 
 
@@ -61,8 +61,7 @@ async def test_a_driver_that_is_not_there_is_told(stub: Path, tmp_path: Path) ->
     ids=["hangs", "missing", "fails", "other", "no-json"],
 )
 async def test_a_process_that_says_nothing_of_use_is_unreadable_and_says_why(program: list[str], said: str) -> None:
-    found = await ReadAside(program, within_s=0.2 if "sleep" in program else 60.0)()
-    assert isinstance(found, Unreadable)
+    found = of_kind(Unreadable, await ReadAside(program, within_s=0.2 if "sleep" in program else 60.0)())
     assert found.message.startswith(said)
 
 

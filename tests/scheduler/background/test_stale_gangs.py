@@ -16,6 +16,7 @@ from simulator.world import World, WorldSettings
 from tests.scheduler import stage
 from tests.scheduler.stage import bound, create, create_gang, is_call, pod, settle, writes
 from tests.simulator.apiserver.calls import send
+from tests.values import there
 from wire import names
 from wire.rfc3339 import rfc3339
 
@@ -157,8 +158,7 @@ async def test_the_time_below_the_minimum_is_written_once_and_removed_when_the_g
         lost_at = world.clocks["binder"].true.now_ns()
         await lose(world, "g1")
         await settle(40)
-        written = await stamp(world)
-        assert written is not None
+        written = there(await stamp(world))
         assert re.fullmatch(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z", written)
         assert rfc3339(lost_at) <= written <= rfc3339(lost_at + 10 * 10**9)
         assert stamps_of(world) == before + 1
@@ -206,8 +206,7 @@ async def test_a_time_that_somebody_forged_before_a_restart(forged: Callable[[Wo
         await settle(45)
         assert bound(world) == (set() if is_released else {"g0"})
         if not is_released:
-            written = await stamp(world)
-            assert written is not None
+            written = there(await stamp(world))
             assert rfc3339(began_at) <= written <= rfc3339(began_at + 10 * 10**9)
         await settle(30)
         assert bound(world) == set()

@@ -33,6 +33,7 @@ from tests.scheduler.stage import (
     waits_because,
     writes,
 )
+from tests.values import there
 from wire import names
 from wire.resource import ResourceClaim
 
@@ -85,8 +86,7 @@ async def test_a_pod_is_bound_when_its_device_is_attached() -> None:
             each for each in (await world.api.list(EVENTS)).items if each.reason == names.REASON_DEVICES_PENDING
         ]
         assert event.note == f"waiting on node node-0 for {_UP} of device {DRIVER}/node-0/d0 (ResourceClaim c)"
-        allocation = claim.status.allocation
-        assert allocation is not None
+        allocation = there(claim.status.allocation)
         assert allocation.allocation_timestamp
         results = allocation.devices.results or ()
         assert [(each.binding_conditions, each.binding_failure_conditions) for each in results] == [([_UP], [_BAD])]
@@ -101,8 +101,7 @@ async def test_a_device_of_many_nodes_belongs_to_the_node_that_it_was_attached_t
         await create(world, using(pod("p"), "c"))
         await settle(10)
         claim = await _claim(made)
-        selector = claim.status.allocation.node_selector if claim.status.allocation is not None else None
-        assert selector is not None
+        selector = there(claim.status.allocation.node_selector if claim.status.allocation is not None else None)
         fields = [field for term in selector.node_selector_terms or () for field in term.match_fields or ()]
         assert [field.key for field in fields] == ["metadata.name"]
         await _report(made, claim, _UP)

@@ -20,6 +20,7 @@ from scheduler.core.convert.pod_groups import queue_record
 from scheduler.core.model.plan import Attempt, Bind, Gang, Hold, Join, Placement, Plan, Retire, Withdraw
 from scheduler.core.model.settings import Settings
 from tests.scheduler.core.objects import NANO, bind_request, bound, changed, ended, feed, reservation
+from tests.values import there
 from verification.event_log import EventLog
 from wire import names
 from wire.core import Node, Pod
@@ -244,8 +245,7 @@ class World:
             if not reservations.read(held).uuid:
                 self.answer(held)
         if given:
-            held = self.reservation(given[0][0])
-            assert held is not None
+            held = there(self.reservation(given[0][0]))
             uid, uuid = held.metadata.uid, f"GPU-{given[0][0]}"
         self.put_pod(bound(pod, placement.node, *given, reservation=uid, uuid=uuid))
         self.cluster.commits.settle(placement.pod_uid, attempt=placement.number)
@@ -298,8 +298,7 @@ class World:
     def collect(self) -> None:
         """Remove dead entries from all books."""
         for held in self.reservations():
-            book = reservations.read(held).book
-            assert book is not None
+            book = there(reservations.read(held).book)
             live = {uid: entry for uid, entry in book.entries.items() if self._is_live(uid, entry)}
             if len(live) != len(book.entries):
                 self._write_book(held, live)

@@ -27,6 +27,7 @@ from simulator.apiserver.types import MOORAGE
 from simulator.clock import VirtualClock
 from tests.scheduler.core.mig_partitioning.cards import OFFERED, ONE, SEVEN, TWO
 from tests.scheduler.core.objects import cluster, commit, node, pod
+from tests.values import there
 
 PROFILES = [
     {"name": "1g.10gb", "size": 1, "starts": [0, 1, 2, 3, 4, 5, 6], "most": 7},
@@ -278,8 +279,7 @@ async def test_a_pod_that_gives_up_meanwhile_says_nothing_and_another_says_what_
     await it.partitioning.look()
     it.decide()
     assert it.says("p") is None
-    found = it.says("q")
-    assert found is not None
+    found = there(it.says("q"))
     assert found[0] is Code.NO_NODE_FITS
 
 
@@ -314,6 +314,5 @@ async def test_nothing_is_said_where_no_gpu_is_offered() -> None:
     it.decide()
     await it.partitioning.look()
     it.decide()
-    found = it.says()
-    assert found is not None
+    found = there(it.says())
     assert (found[0], await it.asked()) == (Code.NO_NODE_FITS, [])

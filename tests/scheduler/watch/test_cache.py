@@ -14,6 +14,7 @@ from tests.scheduler.core.nodes.claiming import GPU, claimed, claiming, offered
 from tests.scheduler.core.objects import NANO, bound, changed, ended, feed, node, pod, pod_group, reservation
 from tests.scheduler.watch.lists import cache, listed
 from tests.steps import counted
+from tests.values import there
 from wire import names
 from wire.core import Condition, Pod
 
@@ -118,9 +119,7 @@ async def test_pods_share_the_text_that_they_have_in_common() -> None:
     made, sink = cache()
     pods = [msgspec.json.decode(msgspec.json.encode(pod(name, group="gang", bound_to="n1")), type=Pod) for name in "ab"]
     await listed(sink, *pods)
-    a, b = made.cluster.pod("uid-a"), made.cluster.pod("uid-b")
-    assert a is not None
-    assert b is not None
+    a, b = there(made.cluster.pod("uid-a")), there(made.cluster.pod("uid-b"))
     for field in ("namespace", "node", "pod_group", "created", "cls"):
         assert getattr(a, field) is getattr(b, field)
 
@@ -157,8 +156,7 @@ def made() -> tuple[ShownObjects[str, str], list[str]]:
 def test_the_newest_version_of_an_object_stays(shown: Shown[str], what: str) -> None:
     objects, changed = made()
     objects.note("a", shown)
-    known = objects.get("a")
-    assert known is not None
+    known = there(objects.get("a"))
     assert known.what == what
     assert changed == ["a"] * (1 if what == "five" else 2)
 
@@ -268,8 +266,7 @@ async def test_an_answer_that_came_while_the_list_did_is_newer_than_the_list() -
     bound = msgspec.structs.replace(first.spec, node_name="n1")
     made.note_pod(changed(msgspec.structs.replace(first, spec=bound)))
     await sink.replace(kept)
-    known = made.cluster.pod("uid-a")
-    assert known is not None
+    known = there(made.cluster.pod("uid-a"))
     assert known.node == "n1"
     assert made.waiting == {}
 

@@ -12,16 +12,15 @@ from nodeagent.core.plugin.settings import MigStrategy, Offer, PluginSettings, o
 from nodeagent.core.plugin.settings_file import read
 from tests.nodeagent.core import files
 from tests.nodeagent.core.machine import card, part
+from tests.values import of_kind
 
 T4 = [replace(card(index, mem_mib=15_360), product="Tesla T4") for index in range(2)]
 DRIVER = Driver(version="535.54.03", cuda="12.2", compute=(7, 5), is_mig_capable=False)
 
 
 def labels(text: str = "") -> dict[str, str]:
-    settings = read(text, {})
-    assert isinstance(settings, PluginSettings)
-    found = offer(settings, T4, ())
-    assert isinstance(found, Offer)
+    settings = of_kind(PluginSettings, read(text, {}))
+    found = of_kind(Offer, offer(settings, T4, ()))
     return node_labels(T4, found.resources, driver=DRIVER, mig_strategy=settings.mig_strategy)
 
 
@@ -72,8 +71,7 @@ def test_replicas_are_counted_by_card_and_the_product_says_shared_unless_renamed
 
 def test_cards_in_mig_mode_have_no_replicas_of_their_own() -> None:
     cards, slices = [card(0, has_mig=True)], [part(0, 0, "1g.10gb")]
-    found = offer(PluginSettings(mig_strategy=MigStrategy.MIXED), cards, slices)
-    assert isinstance(found, Offer)
+    found = of_kind(Offer, offer(PluginSettings(mig_strategy=MigStrategy.MIXED), cards, slices))
     result = node_labels(cards, found.resources, driver=Driver(), mig_strategy=MigStrategy.MIXED)
     assert result["nvidia.com/gpu.replicas"] == "0"
     assert result["nvidia.com/mig.strategy"] == "mixed"

@@ -30,6 +30,7 @@ from nodeagent.core.plugin.settings import (
 from nodeagent.core.plugin.settings_file import read
 from tests.nodeagent.core import files
 from tests.nodeagent.core.machine import card, part, uuid
+from tests.values import of_kind
 
 TWO = [card(0), card(1)]
 FIRST, SECOND = uuid(0), uuid(1)
@@ -106,15 +107,13 @@ def test_cards_of_different_sizes_have_each_its_replicas_by_memory() -> None:
 
 
 def test_a_card_whose_memory_is_not_known_has_no_replicas_by_memory_and_the_offer_says_so() -> None:
-    found = offer(settings(files.IKTOS), [card(0, mem_mib=None), card(1)], ())
-    assert isinstance(found, Offer)
+    found = of_kind(Offer, offer(settings(files.IKTOS), [card(0, mem_mib=None), card(1)], ()))
     assert [device.uuid for device in found.resources[0].devices] == [uuid(1)]
     assert "resourceConfig[0]" in found.notes[0]
 
 
 def test_an_entry_for_a_card_that_a_node_does_not_have_is_noted() -> None:
-    found = offer(settings(files.CLEARML), [card(0)], ())
-    assert isinstance(found, Offer)
+    found = of_kind(Offer, offer(settings(files.CLEARML), [card(0)], ()))
     assert [one.name for one in found.resources] == ["nvidia.com/gpu-0"]
     assert found.notes == ("sharing.timeSlicing.resources[1]: this node has no such device of nvidia.com/gpu",)
 
@@ -156,8 +155,7 @@ def test_mig_slices_have_names_of_their_own_with_mixed() -> None:
 
 
 def test_a_card_in_mig_mode_is_not_offered_whole() -> None:
-    found = offer(settings(""), MIG, SLICES)
-    assert isinstance(found, Offer)
+    found = of_kind(Offer, offer(settings(""), MIG, SLICES))
     assert [[device.uuid for device in one.devices] for one in found.resources] == [[uuid(0)]]
     assert found.notes == (f"flags.migStrategy is none: {uuid(1)} is in MIG mode and is not offered",)
 
@@ -520,8 +518,7 @@ def test_device_files_are_those_of_the_gpus_and_of_all_that_are_there() -> None:
     ("roots", "host"), [({"driver_root": "/run/nvidia"}, "/run/nvidia"), ({"dev_root": "/x/"}, "/x")]
 )
 def test_device_files_are_below_the_root_of_the_driver(roots: dict[str, Any], host: str) -> None:
-    found = give("GPU-b", pass_device_specs=True, **roots)
-    assert isinstance(found, Given)
+    found = of_kind(Given, give("GPU-b", pass_device_specs=True, **roots))
     assert found.files == {"/dev/nvidia0": f"{host}/dev/nvidia0"}
 
 

@@ -20,6 +20,7 @@ from nodeagent.enforcement.memory_enforcer.sampling import Sampler
 from nodeagent.processes import Processes
 from tests.nodeagent.enforcement.memory_enforcer.conftest import Machine, Run
 from tests.nodeagent.groups import Groups
+from tests.values import there
 
 pytestmark = pytest.mark.thorough
 
@@ -117,8 +118,7 @@ def test_limits_cost_less_than_half_a_percent_of_a_core(groups: Groups, tmp_path
     made = tenants(groups)
     (tmp_path / "cgroup.controllers").touch()
     for pod, (pid, _) in made.items():
-        known = Processes().known(pid)
-        assert known is not None
+        known = there(Processes().known(pid))
         assert known.seat is not None
         for name in ("", known.seat.container, "cd" * 32):
             folder = tmp_path / "kubepods" / "burstable" / f"pod{pod}" / name
@@ -155,8 +155,7 @@ def test_the_process_is_small(run: Run, machine: Machine, groups: Groups) -> Non
     run.stop()
     run.start("--interval-s", "0.25")
     run.cap({(pod, card): 1024 for pod, (_, card) in made.items()})
-    process = run.process
-    assert process is not None
+    process = there(run.process)
     before = ticks(process.pid)
     for _ in range(40):
         run.report()

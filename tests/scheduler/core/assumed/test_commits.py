@@ -25,6 +25,7 @@ from tests.scheduler.core.objects import (
     pod,
     reservation,
 )
+from tests.values import there
 from wire import names
 from wire.core import Pod
 
@@ -67,8 +68,7 @@ def test_a_share_waits_for_each_of_its_devices_until_it_is_taken_back(
 ) -> None:
     made = cluster(node(), SHARE)
     made.commits.assume(_placement(SHARE, ("g1", HALF), ("g2", HALF)), state)
-    flight = made.commits.flight("uid-s")
-    assert flight is not None
+    flight = there(made.commits.flight("uid-s"))
     assert flight.waits_for(groups) is waits
 
 
@@ -98,8 +98,7 @@ def test_an_answered_write_stays_charged_until_the_pod_is_seen_bound() -> None:
     made = _assumed(WHOLE)
     made.commits.settle("uid-w", attempt=0)
     assert free_gpus(made) == 6
-    flight = made.commits.flight("uid-w")
-    assert flight is not None
+    flight = there(made.commits.flight("uid-w"))
     assert flight.settled
     feed(made, bound(WHOLE, "n1"))
     assert free_gpus(made) == 6
@@ -175,8 +174,7 @@ def test_a_late_withdrawal_of_an_older_attempt_leaves_the_newer_one_charged() ->
     made.commits.release("uid-w", attempt=0)
     made.commits.settle("uid-w", attempt=0)
     assert free_gpus(made) == 6
-    flight = made.commits.flight("uid-w")
-    assert flight is not None
+    flight = there(made.commits.flight("uid-w"))
     assert not flight.settled
 
 
@@ -247,15 +245,13 @@ def _opened() -> tuple[Cluster, str]:
     plan = made.decide(0)
     assert [type(entry) for entry in plan.entries] == [Attempt, Hold]
     commit(made, plan)
-    flight = made.commits.flight("uid-a")
-    assert flight is not None
+    flight = there(made.commits.flight("uid-a"))
     return made, flight.placement.devices[0].group
 
 
 def test_the_second_share_of_a_new_device_is_held_in_the_same_decision() -> None:
     made, group = _opened()
-    held = made.commits.flight("uid-b")
-    assert held is not None
+    held = there(made.commits.flight("uid-b"))
     assert held.placement.devices[0].group == group
 
 
@@ -331,8 +327,7 @@ def test_one_that_waited_for_two_devices_and_went_elsewhere_stays_charged_there(
     feed(made, pod("both", fraction="0.3", devices=2))
     commit(made, made.decide(0))
     made.remove_pod("uid-a")
-    flight = made.commits.flight("uid-b")
-    assert flight is not None
+    flight = there(made.commits.flight("uid-b"))
     elsewhere = Placement(
         pod_uid="uid-both",
         namespace="ns",

@@ -13,6 +13,7 @@ from scheduler.core.model.plan import Alone, Attempt, Explain, Gang, Hold, Withd
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import NodeReason
 from tests.scheduler.core.objects import NANO, bound, changed, cluster, commit, feed, node, pod, pod_group, reservation
+from tests.values import there
 from wire import names
 from wire.core import ContainerState, ContainerStatus, Pod
 
@@ -53,8 +54,7 @@ def _waiting(*others: Any, gpus: int = 2, settings: Settings | None = None) -> t
     plan = made.decide(0)
     assert [type(entry) for entry in plan.entries] == [Attempt, Hold]
     commit(made, plan)
-    flight = made.commits.flight("uid-p1")
-    assert flight is not None
+    flight = there(made.commits.flight("uid-p1"))
     asked = _asked(flight.placement.devices[0].group, book={"uid-p1": HALF})
     feed(made, *others, asked)
     return made, asked
@@ -71,8 +71,7 @@ def test_who_waits_for_a_late_node_is_moved_to_where_nothing_is_owed() -> None:
 def test_those_whom_a_decision_has_nothing_left_to_look_for_stay_and_keep_nobody_busy() -> None:
     made = cluster(node(LATE), pod("p1", fraction="0.5"), pod("p2", fraction="0.4"))
     commit(made, made.decide(0))
-    flight = made.commits.flight("uid-p1")
-    assert flight is not None
+    flight = there(made.commits.flight("uid-p1"))
     feed(made, node(GOOD, gpus=1), *_proof(), _asked(flight.placement.devices[0].group, book={"uid-p1": HALF}))
     made.commits.late("asked")
     assert made.doubts()
@@ -279,12 +278,10 @@ def test_with_doubts_a_decision_still_comes_out_the_same_twice() -> None:
 
 def test_a_share_that_was_taken_back_stays_off_its_node_until_the_exclusion_is_over() -> None:
     made, asked = _waiting()
-    flight = made.commits.flight("uid-p2")
-    assert flight is not None
+    flight = there(made.commits.flight("uid-p2"))
     made.commits.late(asked.metadata.uid)
     made.commits.move_on(flight.placement, now_ns=0)
-    setback = made.setback("uid-p2")
-    assert setback is not None
+    setback = there(made.setback("uid-p2"))
     assert (setback.moved, setback.failures, setback.excluded_at(1)) == (1, 0, (LATE,))
     assert made.commits.flight("uid-p2") is None
 

@@ -10,6 +10,7 @@ from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code, Verdict
 from tests.scheduler.core.convert.reading import read
 from tests.scheduler.core.objects import pod
+from tests.values import there
 from wire import names
 from wire.core import Pod
 
@@ -72,8 +73,7 @@ def test_a_slice_that_is_asked_by_kais_old_annotation_keeps_the_pod_waiting(
     ],
 )
 def test_a_hard_constraint_that_is_not_implemented_keeps_the_pod_waiting(spec: dict[str, Any], named: str) -> None:
-    blocker = read(pod(spec=spec)).blocker
-    assert blocker is not None
+    blocker = there(read(pod(spec=spec)).blocker)
     assert (blocker.code, blocker.detail) == (Code.UNSUPPORTED_CONSTRAINT, named)
 
 
@@ -161,11 +161,9 @@ GROUPED = Settings(workloads_are_grouped=True)
 def test_where_workloads_are_grouped_a_pod_of_a_gang_kind_waits_for_that(
     owner: tuple[str, str] | None, labels: dict[str, str], code: Code | None
 ) -> None:
-    record = pod_record(pod(owner=owner, labels=labels), GROUPED)
-    assert record is not None
+    record = there(pod_record(pod(owner=owner, labels=labels), GROUPED))
     assert (record.blocker.code if record.blocker else None) is code
-    named = pod_record(pod(owner=owner, labels=labels, group="g"), GROUPED)
-    assert named is not None
+    named = there(pod_record(pod(owner=owner, labels=labels, group="g"), GROUPED))
     assert named.blocker is None
 
 
@@ -206,11 +204,9 @@ def test_where_workloads_are_grouped_a_pod_of_a_gang_kind_waits_for_that(
 def test_where_workloads_are_grouped_a_pod_waits_for_the_pod_group_of_its_foreign_gang(
     asked: dict[str, Any], code: Code, detail: str
 ) -> None:
-    record = pod_record(pod(**asked), GROUPED)
-    assert record is not None
+    record = there(pod_record(pod(**asked), GROUPED))
     assert record.blocker == Verdict(code=code, detail=detail)
-    named = pod_record(pod(group="g", **asked), GROUPED)
-    assert named is not None
+    named = there(pod_record(pod(group="g", **asked), GROUPED))
     assert named.blocker is None
 
 
@@ -316,8 +312,7 @@ def test_a_share_pod_is_admitted_iff_its_container_will_see_its_device(
 
 def test_a_container_that_reads_a_config_map_and_asks_for_nothing_any_more_keeps_its_pod_waiting() -> None:
     """An attempt that failed may have left the ConfigMap, with the device that it was to get."""
-    blocker = read(pod(admitted=False, spec=_env(**MAP), annotations=PREFIX)).blocker
-    assert blocker is not None
+    blocker = there(read(pod(admitted=False, spec=_env(**MAP), annotations=PREFIX)).blocker)
     assert blocker.code is Code.INVALID_REQUEST
     assert "container main" in blocker.detail
     assert read(pod(admitted=False, spec=_env(**FIELD))).blocker is None
@@ -335,22 +330,19 @@ def test_an_init_container_with_a_share_reads_its_own_key() -> None:
 
 
 def test_a_request_that_cannot_be_read_says_what_is_wrong() -> None:
-    blocker = read(pod(fraction="much")).blocker
-    assert blocker is not None
+    blocker = there(read(pod(fraction="much")).blocker)
     assert blocker.code is Code.INVALID_REQUEST
     assert "positive number smaller than 1.0" in blocker.detail
 
 
 def test_a_quantity_that_cannot_be_read_says_what_is_wrong() -> None:
-    blocker = read(pod(cpu="much")).blocker
-    assert blocker is not None
+    blocker = there(read(pod(cpu="much")).blocker)
     assert blocker.code is Code.INVALID_REQUEST
     assert blocker.detail.startswith("the pod's cpu can't be read: quantity 'much' is not")
 
 
 def test_a_pod_whose_annotations_leave_no_room_for_the_binding_waits() -> None:
-    blocker = read(pod(annotations={"note": "x" * 262_000})).blocker
-    assert blocker is not None
+    blocker = there(read(pod(annotations={"note": "x" * 262_000})).blocker)
     assert blocker.code is Code.INVALID_REQUEST
     assert "no room" in blocker.detail
 

@@ -37,6 +37,7 @@ from tests.scheduler.core.filters.beside import HOST, ZONE, affinity, anti_affin
 from tests.scheduler.core.filters.test_beside_pods import spread
 from tests.scheduler.core.objects import changed, ended, pod, reservation
 from tests.scheduler.core.scores.preferences.scoring import PREFERRED, pods_preferred, soft
+from tests.values import there
 from wire import names
 from wire.core import Pod, PodStatus
 
@@ -129,8 +130,7 @@ def test_a_member_has_succeeded_when_the_last_of_its_containers_ended(ends: list
     states = [{"name": f"c{number}", "state": {"terminated": {"finishedAt": end}}} for number, end in enumerate(ends)]
     told = {"phase": "Succeeded", "containerStatuses": [*states, {"name": "unknown"}]}
     done = msgspec.structs.replace(pod(group="g", bound_to="n1"), status=msgspec.convert(told, PodStatus))
-    found = seen_pod(done, Settings()).succeeded
-    assert found is not None
+    found = there(seen_pod(done, Settings()).succeeded)
     assert found.ended_s == ended_s
 
 
@@ -167,15 +167,13 @@ def test_a_pod_that_prefers_nothing_that_counts_has_none(spec: dict[str, Any], w
 
 def test_anti_affinity_weighs_less_than_nothing() -> None:
     both = pods_preferred((7, ZONE))["affinity"] | pods_preferred((5, HOST), kind="podAntiAffinity")["affinity"]
-    found = _read({"affinity": both}, Weights())
-    assert found is not None
+    found = there(_read({"affinity": both}, Weights()))
     assert found.pod_terms == (WeightedTerm(7, _term()), WeightedTerm(-5, _term(HOST)))
 
 
 def test_soft_constraints_are_read_as_hard_ones_are() -> None:
     hard = spread(HOST)["topologySpreadConstraints"]
-    found = _read({"topologySpreadConstraints": [*hard, soft(ZONE, 2, matchLabelKeys=["app"])]}, Weights())
-    assert found is not None
+    found = there(_read({"topologySpreadConstraints": [*hard, soft(ZONE, 2, matchLabelKeys=["app"])]}, Weights()))
     assert found.spread == (Spread(key=ZONE, most_skew=2, selector=_APP),)
 
 
@@ -211,13 +209,11 @@ def test_equal_terms_of_pods_are_kept_once() -> None:
 
 def test_what_is_beyond_the_bounds_does_not_count() -> None:
     many = pods_preferred(*((1 + number, f"key-{number}") for number in range(99)))
-    found = _read(many, Weights())
-    assert found is not None
+    found = there(_read(many, Weights()))
     assert [each.weight for each in found.pod_terms] == list(range(1, 1 + MOST_PREFERENCES))
     assert len(drawing_terms(pod(spec=many), Weights())) == MOST_PREFERENCES
     wide = {"matchExpressions": [{"key": "app", "operator": "In", "values": [str(n) for n in range(400)]}]}
-    few = _read(pods_preferred(*((1, key) for key in "abcd"), selector=wide), Weights())
-    assert few is not None
+    few = there(_read(pods_preferred(*((1, key) for key in "abcd"), selector=wide), Weights()))
     assert [each.term.key for each in few.pod_terms] == ["a", "b"]
 
 
@@ -227,8 +223,7 @@ def test_a_term_for_nodes_without_expressions_or_with_a_value_that_no_label_has_
         {"weight": 1, "preference": {"matchExpressions": [{"key": "n", "operator": "Gt", "values": ["-2"]}]}},
         {"weight": 1, "preference": {"matchExpressions": [{"key": "n", "operator": "Exists"}]}},
     ]
-    found = _read({"affinity": {"nodeAffinity": {PREFERRED: drawn}}}, Weights())
-    assert found is not None
+    found = there(_read({"affinity": {"nodeAffinity": {PREFERRED: drawn}}}, Weights()))
     assert len(found.node_terms) == 1
 
 
@@ -238,9 +233,7 @@ _POD_RULES_APP = Requirement("app", "In", ("a",))
 
 
 def _rules(spec: dict[str, Any], **labels: str) -> PodRules:
-    found = pod_rules(pod(spec=spec, labels=labels))
-    assert found is not None
-    return found
+    return there(pod_rules(pod(spec=spec, labels=labels)))
 
 
 def _spread(**fields: Any) -> Spread:

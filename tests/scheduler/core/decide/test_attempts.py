@@ -19,6 +19,7 @@ from scheduler.core.scheduling_queue.effects import Effects
 from scheduler.core.snapshot.statement import Statement
 from tests.scheduler.core.filters import beside
 from tests.scheduler.core.objects import cluster, feed, node, pod
+from tests.values import of_kind, there
 
 
 def _attempts(made: Cluster) -> Attempts:
@@ -29,9 +30,7 @@ def _attempts(made: Cluster) -> Attempts:
 def _full() -> tuple[Cluster, PodRecord, PodRecord]:
     """A node whose two GPUs are taken, who has them, and a pod that waits for them."""
     made = cluster(node(gpus=2), pod("taker", gpus=2, bound_to="n1"), pod("p", gpus=2))
-    taker, waiting = made.pod("uid-taker"), made.pod("uid-p")
-    assert taker is not None
-    assert waiting is not None
+    taker, waiting = there(made.pod("uid-taker")), there(made.pod("uid-p"))
     return made, taker, waiting
 
 
@@ -76,9 +75,7 @@ def test_once_the_eviction_is_taken_back_the_class_fits_nowhere_again(by_stateme
 def test_what_was_learned_under_charges_that_are_taken_back_is_forgotten_with_them() -> None:
     made, taker, waiting = _full()
     feed(made, node("n2", gpus=2), pod("q", gpus=2), pod("large", gpus=9))
-    other, large = made.pod("uid-q"), made.pod("uid-large")
-    assert other is not None
-    assert large is not None
+    other, large = there(made.pod("uid-q")), there(made.pod("uid-large"))
     attempts = _attempts(made)
     assert isinstance(attempts.place(large), Verdict)  # what was known before is as long as what is learned below
     mark = attempts.checkpoint()
@@ -95,13 +92,11 @@ _ALONE = beside.anti_affinity(beside.term(beside.HOST))
 
 def test_nodes_that_others_close_are_not_among_those_that_are_kept_for_somebody() -> None:
     made = beside.made(beside.running("r", "p"), beside.waiting(_ALONE), nodes=beside.NODES[:2])
-    waiting, attempts = made.pod("uid-w"), _attempts(made)
-    assert waiting is not None
+    waiting, attempts = there(made.pod("uid-w")), _attempts(made)
     attempts.kept.begin_turn((_reserve("p"),))
     assert not attempts.kept.fit_any(attempts.placer, [waiting.cls])
     attempts.kept.begin_turn((_reserve("p"), _reserve("q")))
-    kept_off = attempts.place(waiting)
-    assert isinstance(kept_off, KeptOff)
+    kept_off = of_kind(KeptOff, attempts.place(waiting))
     assert {each.kind: each.nodes for each in kept_off.verdict.node_reasons} == {RESERVE: 1, "pod-anti-affinity": 1}
     assert kept_off.verdict.reserve == attempts.kept.cause(_reserve("q"))
 
@@ -120,9 +115,7 @@ def test_whose_rules_are_tried_on_paper_pays_for_what_they_cost(is_kept: bool) -
         beside.waiting(_ALONE),
         beside.waiting({}, "x", namespace="another"),
     )
-    keeper, other = made.pod("uid-w"), made.pod("uid-x")
-    assert keeper is not None
-    assert other is not None
+    keeper, other = there(made.pod("uid-w")), there(made.pod("uid-x"))
     attempts = _attempts(made)
     assert attempts.keep_place(keeper) if is_kept else attempts.place_on_paper(keeper)
     assert isinstance(attempts.place(other), Placement)
@@ -136,8 +129,7 @@ def test_each_pod_pays_for_all_its_rules_that_are_asked_again() -> None:
     made = beside.made(*(beside.waiting(alone, name) for name in "xyz"))
     attempts, spent = _attempts(made), [0]
     for name in "xyz":
-        waiting = made.pod(f"uid-{name}")
-        assert waiting is not None
+        waiting = there(made.pod(f"uid-{name}"))
         assert isinstance(attempts.place(waiting), Placement)
         spent.append(attempts.allowance.spent_by("ns"))
     first, *more = [after - before for before, after in pairwise(spent)]

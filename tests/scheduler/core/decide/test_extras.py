@@ -12,6 +12,7 @@ from scheduler.core.decide.allowance import Limits
 from scheduler.core.model.plan import Alone, Bind, Gang, Placement
 from scheduler.core.model.verdict import Code
 from tests.scheduler.core.objects import bound, cluster, feed, node, pod, pod_group
+from tests.values import there
 from wire.core import Pod
 
 
@@ -101,8 +102,7 @@ def test_a_member_that_fits_nowhere_says_so_and_others_of_its_gang_come() -> Non
     group, large = pod_group("a", 1), pod("large", group="a", gpus=9, created="2025-12-31T00:00:00Z")
     made = cluster(node(gpus=3), group, large, *members("a", 3, running=1))
     assert placed(made) == ["a1", "a2"]
-    verdict = made.scheduling_queue.said.verdict("uid-large")
-    assert verdict is not None
+    assert made.scheduling_queue.said.verdict("uid-large") is not None
 
 
 def test_a_member_that_nothing_but_its_own_obstacle_holds_up_says_that_and_the_others_come() -> None:
@@ -110,8 +110,7 @@ def test_a_member_that_nothing_but_its_own_obstacle_holds_up_says_that_and_the_o
     gated = pod("gated", group="a", gpus=1, gated=True, created="2025-12-31T00:00:00Z")
     made = cluster(node(gpus=3), pod_group("a", 1), late, gated, *members("a", 3, running=1))
     assert placed(made) == ["a1", "a2"]
-    verdict = made.scheduling_queue.said.verdict("uid-late")
-    assert verdict is not None
+    verdict = there(made.scheduling_queue.said.verdict("uid-late"))
     assert verdict.code is Code.UNSUPPORTED_CONSTRAINT
     assert made.scheduling_queue.said.verdict("uid-gated") is None
 

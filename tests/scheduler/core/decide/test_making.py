@@ -41,6 +41,7 @@ from scheduler.core.scheduling_queue.effects import Effects
 from tests.scheduler.core.nodes.test_nominated_usage import nomination, place, running, share
 from tests.scheduler.core.objects import NANO, Fed, bound, commit, feed, node, pod, pod_group, queue, reservation
 from tests.scheduler.core.stepping import at_once
+from tests.values import there
 from wire import names
 from wire.core import OwnerReference, Pod
 
@@ -497,9 +498,7 @@ def attempts_of(made: Cluster) -> Attempts:
 
 
 def need_of_gang(made: Cluster) -> Need:
-    need = gang_need(("ns", "g"), attempts_of(made))
-    assert need is not None
-    return need
+    return there(gang_need(("ns", "g"), attempts_of(made)))
 
 
 def test_gangs_that_ask_the_same_are_searched_for_one_by_one_until_one_is_refused() -> None:
@@ -719,8 +718,7 @@ def test_moves_that_can_not_be_made_any_more_leave_nothing_behind(nominee_gpus: 
     attempts = attempts_of(made)
     statement, accounts = attempts.placer.statement, attempts.accounts
     before = statement.table.free.tolist(), [account.held for account in accounts.of]
-    need = pod_need(attempts.snapshot.pods.records["uid-h"], attempts)
-    assert need is not None
+    need = there(pod_need(attempts.snapshot.pods.records["uid-h"], attempts))
     unit = Unit(group=("ns", "uid-v"), queue="a", priority=0, is_core=True, pods=("uid-v",))
     moves = Moves(units=(unit,), places=(Place("uid-h", "n1"),), moved=(Place("uid-v", elsewhere),))
     charging = Charging(attempts, [], set())

@@ -28,6 +28,7 @@ from tests.scheduler.core.objects import (
     recorded,
     reservation,
 )
+from tests.values import of_kind
 from wire import names
 
 HALF = NANO // 2
@@ -264,13 +265,11 @@ def test_ties_between_devices_go_to_the_smaller_group_id() -> None:
 def test_a_new_group_is_named_after_node_pod_and_attempt() -> None:
     waiting = pod(fraction="0.5", devices=2)
     made = cluster(node(), waiting)
-    first = made.decide(0).entries[0]
-    assert isinstance(first, Attempt)
+    first = of_kind(Attempt, made.decide(0).entries[0])
     assert [d.group for d in first.placement.devices] == [group_id("uid-n1", "uid-p", n) for n in (0, 1)]
     made.commits.assume(first.placement, State.AT_BINDER)
     made.commits.release("uid-p", attempt=0)
-    second = made.decide(0).entries[0]
-    assert isinstance(second, Attempt)
+    second = of_kind(Attempt, made.decide(0).entries[0])
     assert [d.group for d in second.placement.devices] == [group_id("uid-n1", "uid-p", n) for n in (64, 65)]
 
 
@@ -391,8 +390,7 @@ def test_the_placement_names_the_version_that_was_decided_on() -> None:
     made.decide(0)
     newer = changed(waiting)
     feed(made, newer)
-    entry = made.decide(0).entries[0]
-    assert isinstance(entry, Bind)
+    entry = of_kind(Bind, made.decide(0).entries[0])
     assert entry.placement.rv == newer.metadata.resource_version
 
 
@@ -403,8 +401,7 @@ REPLICAS = {names.NODE_GPU_COUNT: "2", "nvidia.com/gpu.replicas": "4"}
 def test_shares_never_go_to_nodes_that_offer_each_gpu_several_times(asked: dict[str, Any]) -> None:
     """Kubelet would give the card of a reservation to others as well, whole or to a second reservation."""
     made = cluster(node(mem_mib=80000, labels=REPLICAS), reservation("g"), pod(**asked))
-    entry = made.decide(0).entries[0]
-    assert isinstance(entry, Explain)
+    entry = of_kind(Explain, made.decide(0).entries[0])
     assert entry.verdict.code is Code.NO_NODE_FITS
     assert [(reason.kind, reason.nodes) for reason in entry.verdict.node_reasons] == [("multiplied", 1)]
     feed(made, node("n1", 2, mem_mib=80000, labels=REPLICAS))
@@ -412,14 +409,12 @@ def test_shares_never_go_to_nodes_that_offer_each_gpu_several_times(asked: dict[
 
 
 def test_whole_gpus_are_given_as_the_device_plugin_offers_them() -> None:
-    entry = cluster(node(labels=REPLICAS), pod(gpus=1)).decide(0).entries[0]
-    assert isinstance(entry, Bind)
+    assert isinstance(cluster(node(labels=REPLICAS), pod(gpus=1)).decide(0).entries[0], Bind)
 
 
 def test_shares_never_go_to_nodes_with_slices() -> None:
     made = cluster(node(labels={names.NODE_MIG_STRATEGY: "single"}), reservation("g"), pod(fraction="0.5"))
-    entry = made.decide(0).entries[0]
-    assert isinstance(entry, Explain)
+    entry = of_kind(Explain, made.decide(0).entries[0])
     assert entry.verdict.code is Code.NO_NODE_FITS
     assert [reason.kind for reason in entry.verdict.node_reasons] == ["mig"]
 

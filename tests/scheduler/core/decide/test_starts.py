@@ -32,6 +32,7 @@ from tests.scheduler.core.objects import (
     topology,
     volume,
 )
+from tests.values import there
 
 
 def _members(count: int, *, of: str = "g", gpus: int = 1) -> list[PodRecord]:
@@ -60,24 +61,21 @@ def test_a_verdict_is_still_true_of_a_gang_that_needs_the_same_and_has_no_fewer_
 
 
 def test_a_verdict_says_nothing_of_a_gang_of_which_more_is_bound() -> None:
-    running = pod_record(bound(pod("g-9", gpus=1, group="g"), "n1"), Settings())
-    assert running is not None
+    running = there(pod_record(bound(pod("g-9", gpus=1, group="g"), "n1"), Settings()))
     kept = _kept(asked_by_start(*_gang(3), _members(3)))
     assert not speaks_of(kept, *_gang(3, running), 3)
     assert not speaks_of(_kept(None), *_gang(3), 3)
 
 
 def test_gangs_that_ask_the_same_are_alike_whatever_their_names() -> None:
-    one = alike_of(*_gang(2), _members(2), 2)
-    assert one is not None
+    one = there(alike_of(*_gang(2), _members(2), 2))
     assert one == alike_of(*_gang(2, of="h"), _members(2, of="h"), 2)
     assert one != alike_of(*_gang(2), _members(2, gpus=2), 2)
     assert asked_by_start(*_gang(2), _members(2)) != asked_by_start(*_gang(2, of="h"), _members(2, of="h"))
 
 
 def test_no_gang_is_like_one_that_has_begun_or_of_which_not_all_are_ready() -> None:
-    running = pod_record(bound(pod("g-9", gpus=1, group="g"), "n1"), Settings())
-    assert running is not None
+    running = there(pod_record(bound(pod("g-9", gpus=1, group="g"), "n1"), Settings()))
     assert alike_of(*_gang(2, running), _members(1), 1) is None
     assert alike_of(*_gang(2), _members(2), 3) is None
 
@@ -92,8 +90,7 @@ def _parts(
     pods = [pod(f"{of}{n}", group="g", subgroup=of) for of, count in members.items() for n in range(count)]
     made = cluster(pod_group("g", minimum, subGroups=subgroups, **spec), *pods)
     snapshot = made.snapshot()
-    group = snapshot.pod_group("ns", "g")
-    assert group is not None
+    group = there(snapshot.pod_group("ns", "g"))
     state, ready = snapshot.quorum(group), snapshot.waiting_members("ns", "g", 0)
     return StartParts(state, ready, {}, shares_of_leaves(state, ready)), group.tree.names
 
@@ -172,8 +169,7 @@ def test_a_gang_can_be_completed_by_members_that_wait_for_room_only(
     objects: list[Any], minimum: int, is_completed: bool
 ) -> None:
     made = cluster(*objects, RUNS, pod_group("g", minimum))
-    group = made.pod_group("ns", "g")
-    assert group is not None
+    group = there(made.pod_group("ns", "g"))
     before = made.generation
     assert can_complete(made.snapshot(), group, candidates(made.snapshot(), group, 0), 0) is is_completed
     assert (made.generation, made.validate()) == (before, [])
@@ -181,22 +177,18 @@ def test_a_gang_can_be_completed_by_members_that_wait_for_room_only(
 
 def test_a_member_that_backs_off_does_not_complete_a_gang_until_its_time_has_come() -> None:
     made = cluster(node(gpus=2), RUNS, WAITS, pod_group("g", 2))
-    group = made.pod_group("ns", "g")
-    assert group is not None
+    group = there(made.pod_group("ns", "g"))
     made.commits.failed("uid-waits", "", "Refused: by nobody", now_ns=0)
-    setback = made.setback("uid-waits")
-    assert setback is not None
+    setback = there(made.setback("uid-waits"))
     for now_ns, is_completed in ((setback.until_ns - 1, False), (setback.until_ns, True)):
         assert can_complete(made.snapshot(), group, candidates(made.snapshot(), group, now_ns), now_ns) is is_completed
 
 
 def test_a_node_that_is_out_for_a_member_does_not_complete_its_gang() -> None:
     made = cluster(node(gpus=2), RUNS, WAITS, pod_group("g", 2))
-    group = made.pod_group("ns", "g")
-    assert group is not None
+    group = there(made.pod_group("ns", "g"))
     made.commits.failed("uid-waits", "n1", "Refused: by n1", now_ns=0)
-    setback = made.setback("uid-waits")
-    assert setback is not None
+    setback = there(made.setback("uid-waits"))
     assert setback.excluded_at(setback.until_ns) == ("n1",)
     assert not can_complete(
         made.snapshot(), group, candidates(made.snapshot(), group, setback.until_ns), setback.until_ns
@@ -208,8 +200,7 @@ def test_members_of_a_subgroup_that_has_enough_do_not_stand_in_the_way_of_those_
     runs = bound(pod("runs", group="g", subgroup="s1", gpus=1), "n1")
     waits = [pod("a", group="g", subgroup="s1", gpus=1), pod("b", group="g", subgroup="s2", gpus=1)]
     made = cluster(node(gpus=2), runs, *waits, pod_group("g", subGroups=subgroups))
-    group = made.pod_group("ns", "g")
-    assert group is not None
+    group = there(made.pod_group("ns", "g"))
     waiting = candidates(made.snapshot(), group, 0)
     assert [each.name for each in waiting] == ["a", "b"]
     assert can_complete(made.snapshot(), group, waiting, 0)
@@ -222,8 +213,7 @@ def test_members_that_need_one_claim_for_themselves_do_not_complete_a_gang_toget
     disk: list[Fed] = [claim("data", "pv", modes=["ReadWriteOncePod"]), volume("pv")]
     for minimum, is_completed in ((2, True), (3, False)):
         made = cluster(node(gpus=8), *disk, RUNS, *waits, pod_group("g", minimum))
-        group = made.pod_group("ns", "g")
-        assert group is not None
+        group = there(made.pod_group("ns", "g"))
         assert can_complete(made.snapshot(), group, candidates(made.snapshot(), group, 0), 0) is is_completed
 
 
@@ -234,8 +224,7 @@ def test_what_fitted_nowhere_beside_one_choice_of_subgroups_may_fit_with_another
     of_b = [pod(name, group="g", subgroup="b", gpus=1) for name in ("b0", "b1")]
     for gpus, is_completed in ((2, False), (3, True)):
         made = cluster(node(gpus=gpus), runs, *of_a, *of_b, pod_group("g", minSubGroup=2, subGroups=subgroups))
-        group = made.pod_group("ns", "g")
-        assert group is not None
+        group = there(made.pod_group("ns", "g"))
         assert can_complete(made.snapshot(), group, candidates(made.snapshot(), group, 0), 0) is is_completed
 
 
@@ -272,8 +261,7 @@ def test_kept_places_are_where_the_gang_has_to_be(
     running = [pod("runs", group="g", bound_to=runs_on)] if runs_on else []
     made = cluster(topology("t", "rack"), *NODES, pod_group("g", subGroups=subgroups, **spec), *running)
     snapshot = made.snapshot()
-    group = snapshot.pod_group("ns", "g")
-    assert group is not None
+    group = there(snapshot.pod_group("ns", "g"))
     bounds = place_bounds(snapshot, group)
     assert not isinstance(bounds, Verdict)
     assert are_in_domains(group.tree, bounds, places) == are_in

@@ -26,6 +26,7 @@ from tests.scheduler.core.objects import (
     reservation,
     storage_class,
 )
+from tests.values import of_kind
 from tests.whole import examples
 from wire import names
 
@@ -36,8 +37,7 @@ LOST = [reservation("g", "a", book={"uid-t": HALF}, uuid="GPU-2"), bound(pod("t"
 
 
 def _verdict(*objects: Any, settings: Settings | None = None) -> Verdict:
-    entry = cluster(*objects, settings=settings).decide(0).entries[-1]
-    assert isinstance(entry, Explain)
+    entry = of_kind(Explain, cluster(*objects, settings=settings).decide(0).entries[-1])
     assert entry.verdict.code is Code.NO_NODE_FITS
     return entry.verdict
 
@@ -213,8 +213,7 @@ def test_a_node_on_probation_does_not_have_what_a_silent_reservation_holds() -> 
     held = reservation("g", "a", book={"uid-t": HALF}, uuid="")
     made = cluster(node("a", 1), held, bound(pod("t"), "a", ("g", HALF), uuid="GPU-1"), pod(fraction="0.5"))
     made.commits.probation.fail("a")
-    entry = made.decide(0).entries[-1]
-    assert isinstance(entry, Explain)
+    entry = of_kind(Explain, made.decide(0).entries[-1])
     assert [(r.kind, r.resource) for r in entry.verdict.node_reasons] == [("insufficient", "gpu-share"), ("silent", "")]
 
 

@@ -11,6 +11,7 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.convert.pod_groups import pod_group_record, read_kept, render_kept
 from scheduler.core.model.records import Minimums
 from tests.scheduler.core.objects import bind_request, bound, cluster, feed, node, pod, pod_group
+from tests.values import of_kind, there
 from wire import names
 
 
@@ -71,8 +72,7 @@ def test_a_gang_that_had_lost_a_member_before_its_minimum_rose_stays_broken() ->
 def test_a_scheduler_that_starts_afterwards_goes_by_the_annotation() -> None:
     before = cluster(node("n1", 8), ray(0), member("head", "headgroup"))
     feed(before, ray(2))
-    record = before.pod_group("ns", "g")
-    assert record is not None
+    record = there(before.pod_group("ns", "g"))
     assert record.kept is not None
     written = {names.KEPT_MINIMUM: render_kept(record.kept) or ""}
     spec: dict[str, Any] = {"subGroups": [*parts(headgroup=1), *parts(gpu=2)]}
@@ -101,8 +101,7 @@ SHAPES = [
 @pytest.mark.parametrize("spec", SHAPES)
 def test_minimums_are_read_as_they_were_written(spec: dict[str, Any]) -> None:
     minimums = pod_group_record(pod_group("g", 3, **spec)).minimums
-    text = render_kept(minimums)
-    assert text is not None
+    text = there(render_kept(minimums))
     assert read_kept(text) == minimums
 
 
@@ -120,8 +119,7 @@ def test_minimums_that_would_be_too_long_are_not_written() -> None:
 
 
 def test_a_minimum_below_zero_counts_as_none() -> None:
-    found = read_kept('{"minMember":-3}')
-    assert isinstance(found, Minimums)
+    found = of_kind(Minimums, read_kept('{"minMember":-3}'))
     assert found.pods == 0
 
 

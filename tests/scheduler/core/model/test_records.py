@@ -28,6 +28,7 @@ from tests.scheduler.core.objects import (
     recorded,
     reservation,
 )
+from tests.values import there
 from wire import names
 
 HALF, TENTH = NANO // 2, NANO // 10
@@ -271,9 +272,7 @@ def test_lists_replace_everything_that_is_not_on_them() -> None:
 
 
 def _read(number: int) -> PodRecord:
-    record = pod_record(pod(f"p{number}", cpu=f"{number}m"), Settings())
-    assert record is not None
-    return record
+    return there(pod_record(pod(f"p{number}", cpu=f"{number}m"), Settings()))
 
 
 def test_classes_of_pods_long_gone_are_dropped_only_when_the_number_of_classes_has_doubled() -> None:
@@ -301,8 +300,7 @@ def test_when_a_node_took_a_pod_up_is_known_and_no_news() -> None:
     generation = made.generation
     status = msgspec.structs.replace(placed.status, start_time="2026-01-01T00:00:10Z")
     feed(made, changed(msgspec.structs.replace(placed, status=status)))
-    record = made.pod("uid-a")
-    assert record is not None
+    record = there(made.pod("uid-a"))
     assert (record.started_s, made.generation) == (1_767_225_610, generation)
 
 

@@ -12,6 +12,7 @@ from scheduler.core.preemption.need import Need
 from scheduler.core.preemption.trial import Trial
 from scheduler.core.preemption.victim_units import Pricing, Resident, residents
 from scheduler.core.queues.accounts import Use
+from tests.values import there
 
 Set = frozenset[int]
 
@@ -98,8 +99,7 @@ class Reference:
 
     # --- the rules, in fractions -------------------------------------------------------------------------------------
     def _entitled(self, claim: Resources) -> bool:
-        queue = self.trial.accounts.tree.find(self.need.queue)
-        assert queue is not None
+        queue = there(self.trial.accounts.tree.find(self.need.queue))
         if self.action is Action.PREEMPT:
             return True
         fair = self.trial.accounts.of[queue.number].fair
@@ -133,8 +133,7 @@ class Reference:
         return within and any(left[at] > other[at] for at in range(3))
 
     def _sides(self, victim: Resident) -> tuple[int, int]:
-        queue = self.trial.accounts.tree.find(self.need.queue)
-        assert queue is not None
+        queue = there(self.trial.accounts.tree.find(self.need.queue))
         mine = [number for number in queue.path if number not in victim.leaf.path]
         theirs = [number for number in victim.leaf.path if number not in queue.path]
         return mine[-1], theirs[-1]
@@ -144,8 +143,7 @@ class Reference:
             return True
         queues, of = self.trial.accounts.tree.queues, self.trial.accounts.of
         involved = [at for at in range(3) if claim[at] or any(self.units[unit].amounts[at] for unit in taken)]
-        queue = self.trial.accounts.tree.find(self.need.queue)
-        assert queue is not None
+        queue = there(self.trial.accounts.tree.find(self.need.queue))
         for own in queue.path:
             losers = {number for unit in taken for number in self.units[unit].leaf.path if number not in queue.path}
             for other in (number for number in losers if queues[number].parent == queues[own].parent):

@@ -26,6 +26,7 @@ from scheduler.core.preemption.victim_units import Pricing
 from scheduler.core.queues.tree import TreeQueue
 from tests.scheduler.core.objects import NANO, cluster, node, pod_group, queue
 from tests.scheduler.core.preemption.scenes import Scene, need_of, running, trial_of, waiting
+from tests.values import of_kind, there
 
 
 def _choosing(trial: Trial, more: int, of: int = 0) -> tuple[Choosing, list[int]]:
@@ -40,8 +41,7 @@ def _choosing(trial: Trial, more: int, of: int = 0) -> tuple[Choosing, list[int]
 def _choose(choosing: Choosing, rows: list[int]) -> list[int] | None:
     wanted = [Wanted(choosing.counting, choosing.needed)]
     trial = choosing.counting.trial
-    leaf = trial.accounts.tree.find(need_of(trial, "mine").queue)
-    assert leaf is not None
+    leaf = there(trial.accounts.tree.find(need_of(trial, "mine").queue))
     limits = Limits(trial.accounts, leaf, NOTHING)
     pool = np.array(rows, np.int64)
     return ended(choose_units(wanted, pool, choosing.pricing, limits=limits, permits=choosing.permits))
@@ -87,8 +87,7 @@ def _estimates_by_hand(choosing: Choosing, rows: Sequence[int]) -> dict[int, flo
     for position, node_record in enumerate(counting.trial.statement.nodes):
         held: list[tuple[float, int, int]] = []
         for row in rows:
-            unit = counting.table.residents[row]
-            assert unit is not None
+            unit = there(counting.table.residents[row])
             whole = unit.amounts.gpu_nano if is_gpu else unit.amounts.cpu_milli
             here = [pod for pod in unit.pods if pod.node == node_record.name]
             sizes = [whole // len(unit.pods) if is_gpu else pod.cls.demand.cpu_milli for pod in here]
@@ -173,8 +172,7 @@ def test_a_judge_may_forbid_units() -> None:
     choosing, rows = _choosing(_full(*pods), 1)
     table = choosing.counting.table
     choosing.permits = _AllBut(table, "p2")
-    found = _choose(choosing, rows)
-    assert found is not None
+    found = there(_choose(choosing, rows))
     assert [unit.pods[0].name for unit in map(table.residents.__getitem__, found) if unit] == ["p1"]
 
 
@@ -228,8 +226,7 @@ def test_with_twice_the_units_that_stay_after_all_twice_as_many_are_judged() -> 
         nodes = (node(f"n{at}", 8, cpu="64") for at in range(4 * count))
         trial = trial_of(cluster(*nodes, full, *cheap, *dear, pod_group("mine", count, queue="a"), *waits))
         choosing, rows = _choosing(trial, 0)
-        leaf = trial.accounts.tree.leaf("a")
-        assert isinstance(leaf, TreeQueue)
+        leaf = of_kind(TreeQueue, trial.accounts.tree.leaf("a"))
         limits = Limits(trial.accounts, leaf, Resources(8_000 * count, 0, NANO * count))
         permits = _Counting(choosing.counting.table, "")
         wanted = [Wanted(choosing.counting, count)]

@@ -31,6 +31,7 @@ from scheduler.core.queues.accounts import Use
 from scheduler.core.queues.tree import Tree, TreeQueue
 from tests.scheduler.core.objects import NANO, cluster, node, pod_group, queue
 from tests.scheduler.core.preemption.scenes import NOON_S, need_of, running, trial_of, waiting
+from tests.values import there
 
 # Minimum runtimes, evictions not long ago, and the taker's own delay.
 
@@ -55,9 +56,7 @@ def _tree(**said_s: int) -> Tree:
 
 
 def _leaf(tree: Tree, name: str) -> TreeQueue:
-    found = tree.find(name)
-    assert found is not None
-    return found
+    return there(tree.find(name))
 
 
 @pytest.mark.parametrize(
@@ -171,8 +170,7 @@ def test_the_age_of_a_pod_counts_from_when_its_node_took_it_up() -> None:
 def _sifted(*objects: Any, action: Action = Action.RECLAIM, **given: Any) -> tuple[Candidates, list[tuple[str, ...]]]:
     made = cluster(node("n1", 8), queue("a", gpu=(8, 0, -1)), waiting("mine", "a", gpus=8), *objects)
     trial = trial_of(made, **given)
-    leaf = trial.accounts.tree.find("a")
-    assert leaf is not None
+    leaf = there(trial.accounts.tree.find("a"))
     rules = Rules(action, trial.accounts, leaf, Use("a", Resources(0, 0, NANO)), 60, trial.settings)
     trial.residents.refresh(trial)
     candidates = Sieve(trial, rules, Budgets(trial.budgets, trial.labels), trial.residents).find_candidates()

@@ -25,6 +25,7 @@ from scheduler.core.queues.tree import TreeQueue
 from tests.scheduler.core.objects import NANO, cluster, node, pod_group, queue
 from tests.scheduler.core.preemption import one_by_one
 from tests.scheduler.core.preemption.scenes import Scene, need_of, running, trial_of, waiting
+from tests.values import of_kind, there
 
 # Who may take from whom.
 
@@ -38,8 +39,7 @@ def _judged(
     milli: int = 1_000,
 ) -> tuple[Rules, dict[str, Resident]]:
     trial = trial_of(cluster(*objects))
-    leaf = trial.accounts.tree.find(taker)
-    assert leaf is not None
+    leaf = there(trial.accounts.tree.find(taker))
     use = Use(taker, Resources(0, 0, claim * NANO))
     rules = Rules(action, trial.accounts, leaf, use, priority, PreemptionSettings(saturation_multiplier_milli=milli))
     return rules, {unit.unit.pods[0].removeprefix("uid-"): unit for unit in residents(trial).units}
@@ -159,8 +159,7 @@ def test_a_department_that_gives_to_itself_is_judged_with_what_it_lost() -> None
     tree = [queue("d1", gpu=(4, 0, -1)), queue("a", "d1", gpu=(4, 0, -1)), queue("o", "d1", gpu=(0, 0, -1))]
     pods = [running(f"o{at}", "o", "n1", gpus=1) for at in range(8)]
     rules, units = _judged(node("n1", 8), queue("d2"), *tree, *pods, waiting("mine", "a", gpus=8))
-    lost = rules.permit([units["o0"], units["o1"]])
-    assert lost is not None
+    lost = there(rules.permit([units["o0"], units["o1"]]))
     assert rules.holds(lost)
 
 
@@ -190,8 +189,7 @@ def test_budgets_within_quota_pass_over_what_no_quota_divides(
 def test_leaving_some_out_of_a_permitted_sequence_leaves_it_permitted(seed: int, data: st.DataObject) -> None:
     trial = trial_of(Scene(seed).cluster())
     need = need_of(trial, "mine")
-    leaf = trial.accounts.tree.find(need.queue)
-    assert leaf is not None
+    leaf = there(trial.accounts.tree.find(need.queue))
     claim = Use(need.queue, Resources(0, 0, NANO))
     rules = Rules(Action.RECLAIM, trial.accounts, leaf, claim, need.priority, trial.settings)
     lost: dict[int, Resources] = {}
@@ -217,8 +215,7 @@ def test_as_many_go_as_limits_on_the_way_up_need(claim: int, prefix: int | None)
     pods = [running("cpu", "b", "n1", cpu="1"), running("b1", "b", "n1", gpus=2), running("a1", "a", "n1", gpus=2)]
     trial = trial_of(cluster(node("n1", 8), *_TREE, *pods))
     units = {unit.pods[0].name: unit for unit in residents(trial).units}
-    leaf = trial.accounts.tree.find("a")
-    assert leaf is not None
+    leaf = there(trial.accounts.tree.find("a"))
     limits = Limits(trial.accounts, leaf, Resources(0, 0, claim * NANO))
     order = [units[name] for name in ("cpu", "b1", "a1")]
     assert limits.prefix(order if prefix is not None else order[:2]) == prefix
@@ -228,8 +225,7 @@ def test_as_many_go_as_limits_on_the_way_up_need(claim: int, prefix: int | None)
 def test_a_unit_helps_where_something_is_short_that_it_has() -> None:
     pods = [running("cpu", "b", "n1", cpu="1"), running("b1", "b", "n1", gpus=4), running("a1", "a", "n1", cpu="1")]
     trial = trial_of(cluster(node("n1", 8), *_TREE, *pods))
-    leaf = trial.accounts.tree.find("a")
-    assert leaf is not None
+    leaf = there(trial.accounts.tree.find("a"))
     limits = Limits(trial.accounts, leaf, Resources(0, 0, NANO))
     units = {unit.pods[0].name: unit for unit in residents(trial).units}
     assert [name for name, unit in units.items() if limits.helps(unit)] == ["b1"]
@@ -244,8 +240,7 @@ def test_a_unit_helps_where_something_is_short_that_it_has() -> None:
 
 
 def _rules(trial: Trial, need: Need, action: Action, claim: int = 1) -> Rules:
-    leaf = trial.accounts.tree.find(need.queue)
-    assert leaf is not None
+    leaf = there(trial.accounts.tree.find(need.queue))
     use = Use(need.queue, Resources(0, 0, claim * NANO))
     return Rules(action, trial.accounts, leaf, use, need.priority, trial.settings)
 
@@ -326,8 +321,7 @@ def _permits(allowed: int, **settings: Any) -> tuple[Permits, list[int]]:
     labels = {f"uid-{pod.metadata.name}": {"x": "y"} for pod in pods}
     trial = trial_of(made, budgets=(Budget(namespace="ns", name="b", selector=(), allowed=allowed),), labels=labels)
     trial.residents.refresh(trial)
-    leaf = trial.accounts.tree.leaf("a")
-    assert isinstance(leaf, TreeQueue)
+    leaf = of_kind(TreeQueue, trial.accounts.tree.leaf("a"))
     use = Use("a", Resources(0, 0, 2 * NANO), False)
     rules = Rules(Action.RECLAIM, trial.accounts, leaf, use, 50, PreemptionSettings(**settings))
     return Permits(trial.residents, rules, trial.counted), [trial.residents.row_of[f"uid-p{at}"] for at in range(5)]
@@ -364,25 +358,21 @@ def test_budgets_protect_so_much_of_a_queue_as_the_administrator_says(settings: 
 
 def test_who_stays_gives_nothing_back_of_a_budget_that_did_not_count() -> None:
     permits, rows = _permits(1, disruption_budgets=Respect.WITHIN_QUOTA)
-    gone = permits.go(rows[:2])
-    assert gone is not None
+    gone = there(permits.go(rows[:2]))
     assert permits.back(rows[0], gone).taken == Counter()
 
 
 def test_what_goes_takes_of_queues_and_budgets() -> None:
     permits, rows = _permits(9)
-    gone = permits.go(rows[:2])
-    assert gone is not None
+    gone = there(permits.go(rows[:2]))
     assert gone.taken == Counter({0: 2})
     assert {lost.gpu_nano for lost in gone.lost.values()} == {2 * NANO}
 
 
 def test_who_stays_after_all_leaves_what_the_others_take() -> None:
     permits, rows = _permits(9)
-    gone = permits.go(rows[:2])
-    assert gone is not None
-    left, alone = permits.back(rows[0], gone), permits.go(rows[1:2])
-    assert alone is not None
+    gone = there(permits.go(rows[:2]))
+    left, alone = permits.back(rows[0], gone), there(permits.go(rows[1:2]))
     assert (left.lost, +left.taken) == (alone.lost, alone.taken)
 
 
@@ -409,8 +399,7 @@ def test_units_that_a_budget_does_not_allow_together_are_left_out_with_their_cor
     order = sorted(rows, key=lambda row: _pools_names(trial, np.array([row]))[0] != "x")
     budget = Budget(namespace="ns", name="pdb", selector=(), allowed=1)
     labels: dict[str, dict[str, str]] = {f"uid-{name}": {} for name in ("x", "m0", "m1")}
-    leaf = trial.accounts.tree.leaf("a")
-    assert isinstance(leaf, TreeQueue)
+    leaf = of_kind(TreeQueue, trial.accounts.tree.leaf("a"))
     rules = Rules(Action.RECLAIM, trial.accounts, leaf, Use("a", Resources(0, 0, 0)), 50, PreemptionSettings())
     assert _pools_names(trial, by_budgets(trial.residents, np.array(order), Budgets((budget,), labels), rules)) == ["x"]
     assert len(by_budgets(trial.residents, np.array(order), Budgets((), {}), rules)) == 3
@@ -431,8 +420,7 @@ def test_a_pool_goes_up_to_the_lowest_priority_that_is_enough(needed: int, pool:
 def test_the_smallest_or_the_largest_goes_first_as_long_as_the_queue_has_more_than_its_share() -> None:
     pods = [running(f"x{gpus}", "b", "n1", gpus=gpus) for gpus in (3, 1, 2)]
     trial, _ = _trial(queue("b", gpu=(4, 0, -1)), *pods, waiting("more", "a", gpus=8))
-    leaf = trial.accounts.tree.find("a")
-    assert leaf is not None
+    leaf = there(trial.accounts.tree.find("a"))
     rules = Rules(Action.RECLAIM, trial.accounts, leaf, Use("a", Resources(0, 0, NANO)), 50, trial.settings)
     able = trial.residents.is_filled()
     assert _pools_names(trial, by_size(trial.residents, able, rules)) == ["x1", "x2"]

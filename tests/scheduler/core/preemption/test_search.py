@@ -46,6 +46,7 @@ from tests.scheduler.core.preemption.scenes import (
     trial_of,
     waiting,
 )
+from tests.values import of_kind, there
 from wire.crds.podgroup import PodGroup
 
 _TEAMS = (queue("a", gpu=(2, 1, -1)), queue("b", gpu=(2, 1, -1)))
@@ -135,8 +136,7 @@ def test_what_is_found_for_equal_needs_is_permitted_enough_and_minimal(seed: int
     if answer.units:
         reference = Reference(trial, served, action)
         order = [[unit.unit for unit in reference.units].index(unit) for unit in answer.units]
-        claim, solutions = reference.claim(frozenset(order)), set(reference.solutions())
-        assert claim is not None
+        claim, solutions = there(reference.claim(frozenset(order))), set(reference.solutions())
         assert frozenset(order) in solutions
         assert reference.is_permitted(order, claim)
         assert not any(frozenset(order) - {unit} in solutions for unit in order)
@@ -145,8 +145,7 @@ def test_what_is_found_for_equal_needs_is_permitted_enough_and_minimal(seed: int
 def _in_turn(reference: Reference) -> Callable[[Set], bool]:
     """Whether a set is part of the sequence that is looked at first."""
     trial, need, action = reference.trial, reference.need, reference.action
-    leaf, claim = trial.accounts.tree.find(need.queue), least(need, trial).claim
-    assert leaf is not None
+    leaf, claim = there(trial.accounts.tree.find(need.queue)), least(need, trial).claim
     use = Use(need.queue, claim, need.is_fixed)
     rules = Rules(action, trial.accounts, leaf, use, need.priority, trial.settings)
     mark = trial.accounts.checkpoint()
@@ -208,8 +207,7 @@ def _found_among_equals(order: Sequence[int]) -> Found | NoVictims:
 
 
 def test_of_equal_pods_the_same_go_in_whatever_order_they_came_and_were_read() -> None:
-    rng, first = random.Random(1), _found_among_equals(range(12))
-    assert isinstance(first, Found)
+    rng, first = random.Random(1), of_kind(Found, _found_among_equals(range(12)))
     assert all(_found_among_equals(rng.sample(range(12), 12)) == first for _ in range(10))
 
 
@@ -228,8 +226,7 @@ def _gone(answer: Found | NoVictims) -> list[str] | None:
 
 def test_a_team_gets_its_own_back_from_the_newest_of_the_one_above_its_share() -> None:
     old, new = running("old", "b", "n1", age_s=7_200, gpus=2), running("new", "b", "n2", age_s=300, gpus=2)
-    answer = _answer(*_TEAMS, node("n1", 2), node("n2", 2), old, new, waiting("mine", "a", gpus=2))
-    assert isinstance(answer, Found)
+    answer = of_kind(Found, _answer(*_TEAMS, node("n1", 2), node("n2", 2), old, new, waiting("mine", "a", gpus=2)))
     assert (answer.action, _gone(answer)) == (Action.RECLAIM, ["new"])
     assert [(place.pod_uid, place.node) for place in answer.places] == [("uid-mine", "n2")]
 
@@ -278,8 +275,7 @@ def test_urgent_work_takes_from_less_urgent_work_of_its_own_queue(priority: int,
 
 def test_what_can_not_be_preempted_stays_and_is_told() -> None:
     fixed = running("fixed", "b", "n1", gpus=2, priority=100)
-    answer = _answer(*_TEAMS, node("n1", 2), fixed, waiting("mine", "a", gpus=1))
-    assert isinstance(answer, NoVictims)
+    answer = of_kind(NoVictims, _answer(*_TEAMS, node("n1", 2), fixed, waiting("mine", "a", gpus=1)))
     assert answer.bound is Bound.NODES
     assert [(kept.why, kept.pods, kept.nano_gpu) for kept in answer.kept] == [(Kept.NOT_PREEMPTIBLE, 1, 2 * NANO)]
 
@@ -374,8 +370,7 @@ def test_a_gang_with_a_leader_of_another_kind_takes_what_both_kinds_need() -> No
 
 
 def test_what_a_queue_may_never_use_is_refused_before_nodes_are_looked_at() -> None:
-    answer = _answer(queue("a", gpu=(0, 1, 1)), node("n1", 4), waiting("mine", "a", gpus=2))
-    assert isinstance(answer, NoVictims)
+    answer = of_kind(NoVictims, _answer(queue("a", gpu=(0, 1, 1)), node("n1", 4), waiting("mine", "a", gpus=2)))
     assert answer.bound is Bound.QUEUE
 
 
@@ -442,14 +437,12 @@ def test_a_budget_keeps_nobody_of_a_queue_that_has_more_than_budgets_protect(res
     assert _gone(
         _one(**given, refused=frozenset({"uid-x"}), settings=PreemptionSettings(disruption_budgets=respect))
     ) == ["x"]
-    kept = _one(**given, settings=PreemptionSettings())
-    assert isinstance(kept, NoVictims)
+    kept = of_kind(NoVictims, _one(**given, settings=PreemptionSettings()))
     assert [each.why for each in kept.kept] == [Kept.BUDGET]
 
 
 def test_a_pod_that_was_evicted_not_long_ago_is_left_alone_for_a_while() -> None:
-    answer = _one(evicted={"uid-x": Evicted(1, NOON_S - 10)})
-    assert isinstance(answer, NoVictims)
+    answer = of_kind(NoVictims, _one(evicted={"uid-x": Evicted(1, NOON_S - 10)}))
     assert (answer.until_s, [kept.why for kept in answer.kept]) == (NOON_S + 20, [Kept.PROTECTED])
     assert _gone(_one(evicted={"uid-x": Evicted(1, NOON_S - 30)})) == ["x"]
 
@@ -470,8 +463,7 @@ def test_minimum_runtimes_protect_a_core_and_not_its_surplus() -> None:
         else pod_group("gang", 3, queue="b")
         for each in objects
     ]
-    answer = _answer(*core, waiting("mine", "a", gpus=1))
-    assert isinstance(answer, NoVictims)
+    answer = of_kind(NoVictims, _answer(*core, waiting("mine", "a", gpus=1)))
     assert (answer.bound, answer.until_s) == (Bound.CANDIDATES, NOON_S + 7_200 - 598)
 
 
@@ -523,8 +515,7 @@ def test_one_pod_goes_and_no_whole_gang_where_all_began_this_second() -> None:
     older = msgspec.structs.replace(alone.metadata, creation_timestamp="2025-12-31T00:00:00Z")
     feed(made, msgspec.structs.replace(alone, metadata=older))  # so the gang comes first in KAI's order
     trial = trial_of(made)
-    found = find_victims(need_of(trial, "mine"), trial)
-    assert isinstance(found, Found)
+    found = of_kind(Found, find_victims(need_of(trial, "mine"), trial))
     assert [unit.pods for unit in found.units] == [("uid-alone",)]
 
 

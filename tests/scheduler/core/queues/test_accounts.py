@@ -11,6 +11,7 @@ from scheduler.core.queues import reserved_nodes
 from scheduler.core.queues.accounts import Account, Accounts, Use, accounts
 from scheduler.core.queues.reserved_nodes import UNKNOWN, NodeReserve
 from scheduler.core.queues.tree import Sum, Tree
+from tests.values import there
 
 GPU = 10**9
 
@@ -185,8 +186,7 @@ def test_the_end_of_pods_is_that_of_the_last(runtimes: list[tuple[int, int]], is
 def test_patience_is_the_queues_or_that_of_the_nearest_above(own: int | None, above: int | None, expected: int) -> None:
     records = [QueueRecord(name="dept", patience_ns=above), QueueRecord(name="a", parent="dept", patience_ns=own)]
     tree = Tree(records)
-    leaf = tree.find("a")
-    assert leaf is not None
+    leaf = there(tree.find("a"))
     assert reserved_nodes.patience_ns(tree, leaf, 600) == expected
 
 
@@ -214,7 +214,6 @@ def test_a_queue_has_a_right_to_a_group_within_its_share(kept: int, fair: int, b
 @pytest.mark.parametrize(("kept", "is_starved"), [(0, True), (4, True), (5, False)])
 def test_a_queue_is_starved_while_its_next_group_is_within_its_quota(kept: int, is_starved: bool) -> None:
     tree = Tree([QueueRecord(name="a", quota=_gpus(8))])
-    leaf = tree.find("a")
-    assert leaf is not None
+    leaf = there(tree.find("a"))
     assert reserved_nodes.is_starved(Account(kept=_gpus(kept)), leaf, _gpus(4)) is is_starved
     assert reserved_nodes.is_starved(Account(kept=NOTHING), leaf, NOTHING)

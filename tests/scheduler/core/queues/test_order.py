@@ -10,6 +10,7 @@ from scheduler.core.model.quota import WITHOUT_END, QueueRecord, Resources
 from scheduler.core.queues.accounts import Accounts, Use, accounts
 from scheduler.core.queues.order import Criterion, QueueOrder
 from scheduler.core.queues.tree import Sum, Tree, TreeQueue
+from tests.values import of_kind, there
 
 GPU = 10**9
 EVEN = Resources(10**6, 10**6, 10**6)
@@ -58,8 +59,7 @@ def turns(found: Accounts, *groups: Waits, charge: bool = True) -> str:
     """Teams in the order of their turns, each group of which is placed."""
     order: QueueOrder[Waits] = QueueOrder(found)
     for at, group in enumerate(groups):
-        queue = found.tree.leaf(group.team)
-        assert isinstance(queue, TreeQueue)
+        queue = of_kind(TreeQueue, found.tree.leaf(group.team))
         order.put(queue, Rank(0, 0, "", f"{at:03}"), group)
     taken = ""
     while (group_ := order.pop()) is not None:
@@ -110,8 +110,7 @@ def test_who_asks_for_what_nobody_can_have_comes_last() -> None:
 def test_in_a_queue_the_rank_decides() -> None:
     found = made(8, record("a"), a=waiting(3))
     order: QueueOrder[Waits] = QueueOrder(found)
-    queue = found.tree.leaf("a")
-    assert isinstance(queue, TreeQueue)
+    queue = of_kind(TreeQueue, found.tree.leaf("a"))
     for priority, uid in ((1, "low"), (9, "high"), (5, "mid")):
         order.put(queue, Rank(-priority, 0, "", uid), Waits(uid, gpus(1)))
     assert [each.team for each in iter(order.pop, None)] == ["high", "mid", "low"]
@@ -140,11 +139,9 @@ def test_a_queue_whose_last_group_is_settled_meanwhile_keeps_no_sibling_from_its
     order: QueueOrder[Waits] = QueueOrder(found)
     meanwhile = Waits("a", gpus(1))
     for at, group in enumerate([meanwhile, Waits("b", gpus(1)), Waits("b", gpus(3))]):
-        queue = found.tree.leaf(group.team)
-        assert isinstance(queue, TreeQueue)
+        queue = of_kind(TreeQueue, found.tree.leaf(group.team))
         order.put(queue, Rank(0, 0, "", str(at)), group)
-    first = order.pop()
-    assert first is not None
+    first = there(order.pop())
     found.charge(Use("b", first.use))
     meanwhile.settled = True
     assert [each.use for each in iter(order.pop, None)] == [gpus(3)]
@@ -156,8 +153,7 @@ def test_a_queue_whose_first_group_is_settled_meanwhile_comes_by_what_it_gives_n
     order: QueueOrder[Waits] = QueueOrder(found)
     meanwhile = Waits("a", gpus(1))
     for at, group in enumerate([meanwhile, Waits("a", gpus(3)), Waits("b", gpus(1)), Waits("c", gpus(1))]):
-        queue = found.tree.leaf(group.team)
-        assert isinstance(queue, TreeQueue)
+        queue = of_kind(TreeQueue, found.tree.leaf(group.team))
         order.put(queue, Rank(0, 0, "", str(at)), group)
     first = order.pop()
     meanwhile.settled = True
@@ -174,8 +170,7 @@ def ranking(found: Accounts, *groups: Waits) -> list[tuple[str, Criterion | None
     """Teams at the top in order, each with what puts it behind the one before."""
     order: QueueOrder[Waits] = QueueOrder(found)
     for at, group in enumerate(groups):
-        queue = found.tree.leaf(group.team)
-        assert isinstance(queue, TreeQueue)
+        queue = of_kind(TreeQueue, found.tree.leaf(group.team))
         order.put(queue, Rank(0, 0, "", f"{at:03}"), group)
     told = order.ranking(-1)
     assert order.pop() == (told[0].first if told else None)

@@ -14,6 +14,7 @@ from scheduler.core.model.verdict import Code, QueueCause, Verdict
 from scheduler.core.nodes.node_usage import Charge
 from scheduler.core.queues.tree import DEEPEST, QueueSums, Row, Stage, Sum, Tree, TreeQueue, summed, summed_by_group
 from tests.scheduler.core.objects import NANO, bound, changed, cluster, feed, node, pod, queue
+from tests.values import of_kind, there
 from wire import names
 
 
@@ -91,8 +92,7 @@ def test_what_is_divided_is_what_ready_nodes_have_for_us() -> None:
 
 def test_a_pod_that_is_named_twice_counts_with_the_most_that_one_says() -> None:
     made = cluster(node())
-    record = made.read_pod(pod("p", fraction="0.5")).record
-    assert record is not None
+    record = there(made.read_pod(pod("p", fraction="0.5")).record)
     says = [Charge(pod_uid="uid-p", node="n1", devices=(PlannedDevice("g", nano),)) for nano in (300, 500, 400)]
     found = made.queues.row(record, None, says, None)
     assert found == Row("default-queue", Resources(gpu_nano=500), Stage.HELD)
@@ -112,8 +112,7 @@ def test_the_tree_is_that_of_the_queues_as_they_are_now() -> None:
     made.queues.records.put(QueueRecord(name="b", parent="a"))
     assert tree_names(made.queues.tree, made.queues.tree.queues[0].children) == ["b"]
     made.queues.elsewhere.put(QueueElsewhere(name="c", pool="other"))
-    told = made.queues.tree.leaf("c")
-    assert isinstance(told, Verdict)
+    told = of_kind(Verdict, made.queues.tree.leaf("c"))
     assert told.queue is not None
     assert told.queue.pool == "other"
     made.queues.records.drop(QueueRecord(name="b", parent="a"))
@@ -296,8 +295,7 @@ def test_parents_come_before_their_children_and_each_knows_its_path() -> None:
     made = tree(("team", "dept"), ("squad", "team"), ("dept", ""), ("other", ""))
     assert [queue.name for queue in made.queues] == ["dept", "other", "team", "squad"]
     assert [queue.number for queue in made.queues] == [0, 1, 2, 3]
-    squad = made.leaf("squad")
-    assert isinstance(squad, TreeQueue)
+    squad = of_kind(TreeQueue, made.leaf("squad"))
     assert tree_names(made, squad.path) == ["squad", "team", "dept"]
     assert tree_names(made, made.top) == ["dept", "other"]
     assert tree_names(made, made.queues[0].children) == ["team"]
@@ -317,8 +315,7 @@ def test_an_order_of_objects_makes_no_difference() -> None:
 def test_a_cycle_is_told_and_what_hangs_below_it() -> None:
     made = tree(("a", "b"), ("b", "a"), ("below", "a"), ("sound", ""))
     for name in ("a", "b", "below"):
-        found = made.leaf(name)
-        assert isinstance(found, Verdict)
+        found = of_kind(Verdict, made.leaf(name))
         assert (found.code, found.detail) == (Code.QUEUE_CYCLE, name)
     assert [queue.name for queue in made.queues] == ["sound"]
 

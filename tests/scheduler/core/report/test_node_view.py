@@ -24,6 +24,7 @@ from scheduler.core.report.node_view import (
     node_use,
 )
 from tests.scheduler.core.objects import NANO, bind_request, bound, by_claim, changed, cluster, node, pod, reservation
+from tests.values import there
 from wire import names
 from wire.core import Node, Pod
 
@@ -33,8 +34,7 @@ CARD_MIB = 81920
 
 def view(*objects: Any, on: Node | None = None) -> NodeView:
     made = cluster(on or node(gpus=4, mem_mib=CARD_MIB), *objects)
-    found = made.view("n1")
-    assert found is not None
+    found = there(made.view("n1"))
     ledger = made.refresh()
     assert found.free_gpus == max(0, int(ledger.table.free[GPUS, ledger.row_of["n1"]])), "as the ledger counts"
     return found
@@ -187,8 +187,7 @@ def test_whole_gpus_stand_in_the_order_of_their_pods_however_they_came() -> None
     names_of_pods = [f"p{number}" for number in range(8)]
     for order in (names_of_pods, names_of_pods[::-1]):
         made = cluster(node(gpus=8), *(pod(name, gpus=1, bound_to="n1") for name in order))
-        view = made.view("n1")
-        assert view is not None
+        view = there(made.view("n1"))
         assert [tenant.name for device in view.devices for tenant in device.tenants] == names_of_pods
 
 
@@ -223,9 +222,7 @@ GIB, MIB = 1024, 1
 
 
 def gpushare_view(*objects: Any, gpus: int = 2, mem_mib: int = 81920) -> NodeView:
-    found = cluster(node(gpus=gpus, mem_mib=mem_mib), *objects).view("n1")
-    assert found is not None
-    return found
+    return there(cluster(node(gpus=gpus, mem_mib=mem_mib), *objects).view("n1"))
 
 
 def at(index: int, card: Pod) -> Pod:
@@ -311,6 +308,5 @@ def test_pods_are_rounded_up_one_by_one_and_their_device_once() -> None:
 
 def test_cards_of_two_sizes_count_as_the_smaller_until_one_is_known() -> None:
     uneven = node(gpus=2, annotations={names.NODE_CARDS: "24576,81920"})
-    found = cluster(uneven, at(1, reservation("g", mem_mib=81920))).view("n1")
-    assert found is not None
+    found = there(cluster(uneven, at(1, reservation("g", mem_mib=81920))).view("n1"))
     assert [(one.id, one.total) for one in node_use(found, unit_mib=GIB).devices] == [(0, 24), (1, 80)]

@@ -19,6 +19,7 @@ from scheduler.core.report.queue_view import Amounts, QueueView, queue_views
 from scheduler.core.report.state import QueueState, owed_nano_gpus, queue_states
 from tests.scheduler.core.objects import NANO, bound, cluster, node, pod, pod_group, queue
 from tests.scheduler.core.report.listing import listed
+from tests.values import there
 from wire import names
 
 GIB = 2**30
@@ -97,9 +98,7 @@ def explained(name: str, *objects: Any) -> Explanation | None:
 
 
 def found(name: str, *objects: Any) -> Explanation:
-    made = explained(name, *objects)
-    assert made is not None
-    return made
+    return there(explained(name, *objects))
 
 
 TREE = (
@@ -166,8 +165,7 @@ def test_what_holds_the_next_back_is_told(limit: int, priority: int, code: str |
         queue("a", "dept"),
         of("a", "w", gpus=2, priority=priority),
     )
-    told = found("a", *objects).next
-    assert told is not None
+    told = there(found("a", *objects).next)
     assert (told.held_back.code if told.held_back else None) == code
 
 
@@ -176,8 +174,7 @@ def test_memory_of_a_gpu_is_held_back_only_if_it_is_too_much_on_every_card() -> 
     small, large = node("n1", gpus=1, mem_mib=1000), node("n2", gpus=1, mem_mib=4000)
     for limit, held in ((0.25, None), (0.2, "OverLimit")):
         waits = of("a", "w", gpus=0, mem=1000)
-        told = found("a", small, large, queue("a", gpu=(0, 1, limit)), waits).next
-        assert told is not None
+        told = there(found("a", small, large, queue("a", gpu=(0, 1, limit)), waits).next)
         assert (told.held_back.code if told.held_back else None) == held
         assert told.requested.gpu_nano == NANO
 

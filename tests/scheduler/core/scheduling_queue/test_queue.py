@@ -24,6 +24,7 @@ from scheduler.core.scheduling_queue.queue import Timers
 from scheduler.core.scheduling_queue.signatures import PreemptionMemo, Ranked, Refused, Turns
 from tests.scheduler.core.model.test_records import said
 from tests.scheduler.core.objects import NANO, Fed, bound, cluster, feed, node, pod, pod_group, recorded, reservation
+from tests.values import there
 from wire.core import Job, Pod
 
 _S = 1_000_000_000
@@ -156,8 +157,7 @@ def test_a_pod_that_is_kept_off_since_it_was_filed_is_not_placed_there_and_other
     assert _placed(made) == ["b"]
     while _wake_at_ns(made) == 0:
         _placed(made)
-    verdict = made.scheduling_queue.said.verdict("uid-a")
-    assert verdict is not None
+    verdict = there(made.scheduling_queue.said.verdict("uid-a"))
     assert "others-anti-affinity" in {reason.kind for reason in verdict.node_reasons}
     made.remove_pod("uid-r")
     assert "a" in _placed(made)
@@ -206,8 +206,7 @@ _NOWHERE = Verdict(code=Code.NO_NODE_FITS)
 
 
 def _class(made: Cluster, name: str) -> PodClass:
-    record = made.pod(f"uid-{name}")
-    assert record is not None
+    record = there(made.pod(f"uid-{name}"))
     return record.cls
 
 
@@ -232,8 +231,7 @@ def test_a_class_that_names_the_first_device_of_a_node_is_judged_again_after_any
         named = replace(container, asks=(replace(ask, index=index),))
         cls = replace(anywhere, request=replace(anywhere.request, containers=(named,)))
         unschedulable.put(cls, unschedulable.kept(cls, _NOWHERE, charged=(), generation=made.generation))
-        kept = unschedulable.get(cls)
-        assert kept is not None
+        kept = there(unschedulable.get(cls))
         assert unschedulable.is_sure(cls, kept, made.generation + 1) is is_sure
 
 

@@ -13,6 +13,7 @@ from scheduler.core.model.verdict import Code
 from scheduler.core.scheduling_queue.queue import NO_RECOUNTS, due_recounts, next_recount_ns
 from tests.scheduler.core.filters.beside import HOST, anti_affinity, running, term, waiting
 from tests.scheduler.core.objects import bound, cluster, feed, node, pod, pod_group, queue
+from tests.values import there
 from wire import names
 
 _SECOND_NS = 1_000_000_000
@@ -68,8 +69,7 @@ def test_a_pod_of_a_class_that_nobody_waited_with_is_told_of_nodes_as_they_are()
     made.decide(2 * _SECOND_NS)
     feed(made, pod("b"))
     made.decide(3 * _SECOND_NS)
-    verdict = made.scheduling_queue.said.verdict("uid-b")
-    assert verdict is not None
+    verdict = there(made.scheduling_queue.said.verdict("uid-b"))
     assert [reason.kind for reason in verdict.node_reasons] == ["taint"]
 
 
@@ -78,8 +78,7 @@ def test_a_pod_with_rules_is_told_of_labels_of_pods_as_they_are() -> None:
     made.decide(0)
     feed(made, running("r", "n1", app="a", cpu="2"))
     made.decide(2 * _SECOND_NS)
-    verdict = made.scheduling_queue.said.verdict("uid-w")
-    assert verdict is not None
+    verdict = there(made.scheduling_queue.said.verdict("uid-w"))
     assert [reason.kind for reason in verdict.node_reasons] == ["pod-anti-affinity"]
     assert next_recount_ns(made.scheduling_queue, 2 * _SECOND_NS, 20) is None
 
@@ -90,8 +89,7 @@ def test_the_counts_in_the_verdict_of_a_gang_are_brought_up_to_date() -> None:
     made.decide(0)
     feed(made, node("n2", cordoned=True))
     made.decide(2 * _SECOND_NS)
-    verdict = made.scheduling_queue.said.verdict("uid-a")
-    assert verdict is not None
+    verdict = there(made.scheduling_queue.said.verdict("uid-a"))
     assert {(reason.kind, reason.nodes) for reason in verdict.node_reasons} == {("cordoned", 1), ("insufficient", 1)}
 
 
@@ -105,8 +103,7 @@ def test_a_class_that_queues_hold_back_is_not_counted_until_one_takes_it() -> No
     assert made.decide(2 * _SECOND_NS).wake_at_ns is None
     feed(made, queue("q"))
     made.decide(3 * _SECOND_NS)
-    verdict = made.scheduling_queue.said.verdict("uid-a")
-    assert verdict is not None
+    verdict = there(made.scheduling_queue.said.verdict("uid-a"))
     assert [reason.nodes for reason in verdict.node_reasons] == [2]
 
 
@@ -118,8 +115,7 @@ def test_a_pod_that_its_queue_holds_back_says_so_though_others_of_its_class_are_
     made.decide(0)
     feed(made, node("n2", gpus=1))
     made.decide(2 * _SECOND_NS)
-    held_back, counted = made.scheduling_queue.said.verdict("uid-p"), made.scheduling_queue.said.verdict("uid-q")
-    assert held_back is not None
+    held_back, counted = there(made.scheduling_queue.said.verdict("uid-p")), made.scheduling_queue.said.verdict("uid-q")
     assert held_back.code is Code.OVER_LIMIT
     assert counted is not None
     assert [reason.nodes for reason in counted.node_reasons] == [2]
@@ -134,8 +130,7 @@ def test_the_amounts_that_a_queue_has_are_brought_up_to_date_while_it_holds_pods
     made.decide(0)
     made.remove_pod("uid-b", has_ended=True)
     assert made.decide(0).wake_at_ns is None
-    verdict = made.scheduling_queue.said.verdict("uid-a")
-    assert verdict is not None
+    verdict = there(made.scheduling_queue.said.verdict("uid-a"))
     assert verdict.queue is not None
     assert verdict.queue.held == 0
 
@@ -160,8 +155,7 @@ def test_classes_that_nobody_waits_with_do_not_keep_others_from_being_counted() 
     feed(made, node("n2"))
     for second in range(2, 8, 2):
         made.decide(second * _SECOND_NS)
-    verdict = made.scheduling_queue.said.verdict("uid-z")
-    assert verdict is not None
+    verdict = there(made.scheduling_queue.said.verdict("uid-z"))
     assert [reason.nodes for reason in verdict.node_reasons] == [2]
 
 
@@ -214,8 +208,7 @@ def test_once_all_pods_of_a_class_are_held_back_by_their_queue_nothing_is_decide
     assert _comes_to_rest(made)
     feed(made, queue("default-queue"))
     assert _comes_to_rest(made)
-    said = made.scheduling_queue.said.verdict("uid-a")
-    assert said is not None
+    said = there(made.scheduling_queue.said.verdict("uid-a"))
     assert sum(reason.nodes for reason in said.node_reasons) == 2, "a verdict of before the second node came"
 
 
@@ -230,8 +223,7 @@ def test_a_gang_whose_members_lack_room_and_quota_is_no_reason_to_decide_again_a
     while (wake_at_ns := made.decide(now_ns).wake_at_ns) is not None:
         now_ns, decided = wake_at_ns, decided + 1
         assert decided < 5
-    verdict = made.scheduling_queue.said.verdict("uid-c")
-    assert verdict is not None
+    verdict = there(made.scheduling_queue.said.verdict("uid-c"))
     assert {(reason.kind, reason.nodes) for reason in verdict.node_reasons} == {("cordoned", 1), ("insufficient", 1)}
 
 

@@ -13,6 +13,7 @@ from scheduler.core.decide.placer import Placer
 from scheduler.core.scheduling_queue import hints
 from scheduler.core.scheduling_queue.hints import Columns, has_slots, needs_of, passing, slots
 from tests.scheduler.core.objects import Fed, bound, cluster, node, pod, reservation
+from tests.values import there
 
 _SHARES = st.sampled_from([{"fraction": "0.3"}, {"fraction": "0.7"}, {"mem": 30_000}, {"gpus": 1}, {"gpus": 2}, {}])
 _WHOLE = st.sampled_from([{"gpus": 1}, {"gpus": 2}, {}])
@@ -39,8 +40,7 @@ def test_few_rows_pass_as_many_do_and_whatever_takes_a_pod_passes(
     nodes: list[tuple[int, int, bool, int]], asked: dict[str, object]
 ) -> None:
     made = _made(nodes, asked)
-    record, ledger = made.pod("uid-p"), made.refresh()
-    assert record is not None
+    record, ledger = there(made.pod("uid-p")), made.refresh()
     rows = sorted(ledger.row_of.values())
     needs = needs_of(ledger, record.cls)
     own = Columns(ledger.table, lambda row: row)
@@ -57,8 +57,7 @@ def test_a_row_has_at_least_as_many_slots_as_pods_find_a_place_there(
     nodes: list[tuple[int, int, bool, int]], asked: dict[str, object]
 ) -> None:
     made = _made(nodes, asked)
-    record, ledger = made.pod("uid-p"), made.refresh()
-    assert record is not None
+    record, ledger = there(made.pod("uid-p")), made.refresh()
     needs = needs_of(ledger, record.cls)
     had = {row: slots(ledger.table, needs, row) for row in passing(ledger, needs, sorted(ledger.row_of.values()))}
     assert all(has_slots(ledger, needs, [row], count) for row, count in had.items())
@@ -73,22 +72,19 @@ def test_a_row_has_at_least_as_many_slots_as_pods_find_a_place_there(
 
 def test_a_class_passes_nowhere_while_no_node_has_its_resource() -> None:
     made = cluster(node(), pod("p", extended={"example.com/dongle": "1"}))
-    record, ledger = made.pod("uid-p"), made.refresh()
-    assert record is not None
+    record, ledger = there(made.pod("uid-p")), made.refresh()
     assert not passing(ledger, needs_of(ledger, record.cls), list(ledger.row_of.values()))
 
 
 def test_a_row_without_a_node_in_the_other_table_does_not_pass() -> None:
     made = cluster(node(), pod("p", cpu="1"))
-    record, ledger = made.pod("uid-p"), made.refresh()
-    assert record is not None
+    record, ledger = there(made.pod("uid-p")), made.refresh()
     nowhere = Columns(ledger.table, lambda _: None)
     assert not passing(ledger, needs_of(ledger, record.cls), list(ledger.row_of.values()), nowhere)
 
 
 def test_a_node_that_is_out_for_a_class_does_not_pass() -> None:
     made = cluster(node("n1"), node("n2"), pod("p", cpu="1"))
-    record, ledger = made.pod("uid-p"), made.refresh()
-    assert record is not None
+    record, ledger = there(made.pod("uid-p")), made.refresh()
     needs = needs_of(ledger, msgspec.structs.replace(record.cls, excluded=frozenset({"n1"})))
     assert list(passing(ledger, needs, list(ledger.row_of.values()))) == [ledger.row_of["n2"]]

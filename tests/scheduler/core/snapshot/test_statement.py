@@ -19,6 +19,7 @@ from scheduler.core.snapshot.statement import Statement
 from tests.scheduler.core.nodes.test_nominated_usage import nomination, place, running
 from tests.scheduler.core.objects import NANO, bound, changed, claim, cluster, csi_node, node, pod, reservation, volume
 from tests.scheduler.core.stories.test_slices import SLICE, asking, cut, single
+from tests.values import there
 from tests.whole import examples
 from wire import names
 from wire.core import Pod
@@ -39,8 +40,7 @@ def test_devices_that_were_given_back_on_paper_are_open_again_when_that_is_taken
 
 def test_a_resource_that_a_node_does_not_have_gives_no_room() -> None:
     made = cluster(node(gpus=8), pod("p", gpus=2))
-    record = made.pod("uid-p")
-    assert record is not None
+    record = there(made.pod("uid-p"))
     room = Placer(made.snapshot()).statement.room(0, record.cls.demand, ["", "nvidia.com/gpu"])
     assert room.devices == {"nvidia.com/gpu": 6}
     assert not room.has("")
@@ -158,8 +158,7 @@ def test_after_any_charges_the_copy_is_as_if_written_anew_and_goes_back_to_what_
 
 def test_devices_that_were_given_back_on_paper_stay_so_when_a_pod_of_their_node_is_evicted() -> None:
     made = cluster(node(gpus=2), reservation("g1", "n1", book={}), pod("w", gpus=1, bound_to="n1"))
-    statement, victim = Placer(made.snapshot()).statement, made.pod("uid-w")
-    assert victim is not None
+    statement, victim = Placer(made.snapshot()).statement, there(made.pod("uid-w"))
     statement.retire(0, frozenset({"g1"}))
     statement.evict(victim)
     assert [(device.is_open, device.is_leaving) for device in statement.table.devices[0]] == [(False, True)]
@@ -186,8 +185,7 @@ def test_several_pods_are_evicted_at_once_as_one_after_the_other() -> None:
 
 def test_a_pod_of_a_node_that_is_gone_can_not_be_evicted() -> None:
     made = cluster(node(), pod("w", gpus=1, bound_to="gone"))
-    victim = made.pod("uid-w")
-    assert victim is not None
+    victim = there(made.pod("uid-w"))
     with pytest.raises(LookupError):
         Placer(made.snapshot()).statement.evict(victim)
 
@@ -214,8 +212,7 @@ def test_the_charge_of_a_nomination_is_taken_off_and_put_back_and_others_stay() 
 def test_a_victim_that_goes_on_paper_leaves_its_room_to_the_nominee() -> None:
     made = cluster(node(), running("v", 5), pod("h", gpus=4))
     made.commits.nominations.put(nomination(place("h"), victims=("v",)))
-    statement, victim = Placer(made.snapshot()).statement, made.pod("uid-v")
-    assert victim is not None
+    statement, victim = Placer(made.snapshot()).statement, there(made.pod("uid-v"))
     free = [int(statement.table.free[GPUS, 0])]
     statement.evict(victim)
     free.append(int(statement.table.free[GPUS, 0]))

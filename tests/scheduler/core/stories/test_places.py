@@ -13,6 +13,7 @@ from scheduler.core.decide.gang_search import place_bounds
 from scheduler.core.model.plan import Explain, Plan, Retire, placements
 from scheduler.core.model.verdict import Code, DomainRoom, TopologyCause, Verdict
 from tests.scheduler.core.objects import cluster, feed, node, pod, pod_group, reservation, topology
+from tests.values import there
 from wire.core import Node, Pod
 
 TREE = topology("t", "zone", "rack", "host")
@@ -185,8 +186,7 @@ def test_a_subgroup_that_finds_no_domain_is_named() -> None:
     subgroups = [{"name": name, "minMember": 2, "topologyConstraint": _asks("rack")} for name in ("one", "two")]
     members = [*_members(2, subgroup="one"), *_members(2, subgroup="two", name="q")]
     plan = _gang(nodes, *members, subGroups=subgroups).decide(0)
-    cause = _verdict(plan).topology
-    assert cause is not None
+    cause = there(_verdict(plan).topology)
     assert (cause.subgroup, [(each.name, each.pods) for each in cause.best]) == (
         "two",
         [("b.y", 1), ("b.z", 1), ("a.x", 0)],
@@ -238,8 +238,7 @@ def test_of_the_domains_in_which_pods_of_a_gang_run_that_with_most_of_them_comes
     runs = (pod(f"r{number}", gpus=1, group="g", bound_to="b-z-1") for number in range(2))
     made = _gang(nodes, *runs, *_members(1), minimum=1, topologyConstraint=_asks("zone", "rack"))
     snapshot = made.snapshot()
-    group = snapshot.pod_group("ns", "g")
-    assert group is not None
+    group = there(snapshot.pod_group("ns", "g"))
     bounds = place_bounds(snapshot, group)
     assert not isinstance(bounds, Verdict)
     position_of = snapshot.ledger.in_order().position_of

@@ -29,6 +29,7 @@ from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.table import GPUS
 from scheduler.core.preemption.search import MOST_PLACED
 from tests.scheduler.core.objects import NANO, Fed, bound, changed, feed, node, pod, pod_group, queue, reservation
+from tests.values import of_kind
 from wire import names
 from wire.core import Node, Pod
 from wire.crds.queue import Queue
@@ -141,8 +142,7 @@ class Shell:
 
     def _evict(self, nomination: Nomination) -> None:
         for victim in nomination.victims:
-            was = self.objects[victim.pod_uid]
-            assert isinstance(was, Pod)
+            was = of_kind(Pod, self.objects[victim.pod_uid])
             if was.metadata.deletion_timestamp is not None:
                 continue
             self.asked.append(victim.name)
@@ -155,8 +155,7 @@ class Shell:
         for each in placements:
             self.cluster.commits.assume(each)
         for each in placements:
-            was = self.objects[each.pod_uid]
-            assert isinstance(was, Pod)
+            was = of_kind(Pod, self.objects[each.pod_uid])
             for device in each.devices:
                 self.books.setdefault(device.group, {})[each.pod_uid] = device.nano
                 self.device_on[device.group] = each.node

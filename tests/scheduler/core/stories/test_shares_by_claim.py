@@ -19,6 +19,7 @@ from tests.scheduler.core.device_objects import DRIVER, device, written_slice
 from tests.scheduler.core.nodes.claiming import chosen, claimed, claiming
 from tests.scheduler.core.nodes.mounting import reasons, told
 from tests.scheduler.core.objects import NANO, bound, by_claim, cluster, feed, node, pod, queue, reservation
+from tests.values import there
 from wire import names
 from wire.core import Pod
 from wire.resource import DeviceClass, ResourceSlice
@@ -104,8 +105,7 @@ def test_a_share_gets_a_part_of_a_devices_memory_and_counts_as_that_part(
     made = cluster(node("a", gpus=0), _CLASS, _offered("a"), _share(**asked))
     plan = made.decide(0)
     assert _given(plan) == {"p": ("d0", part)}
-    claim = _made(plan)["p"].made
-    assert claim is not None
+    claim = there(_made(plan)["p"].made)
     assert claim.requests == (("share", "gpu", 1),)
     assert claim.capacity == (("memory", part * NANO),)
     assert claim.share == ClaimedShare(driver=DRIVER, pool="a", device="d0", nano=nano, mem_mib=80 * 1024, uuid=_UUID)
@@ -173,8 +173,7 @@ def test_a_driver_that_shares_no_device_is_named_as_the_reason(devices: list[dic
 
 def test_a_pod_is_bound_once_its_status_names_the_claim_and_asks_no_reservation() -> None:
     made = cluster(node("a", gpus=0), _CLASS, _offered("a"), _share())
-    share = _made(made.decide(0))["p"].made
-    assert share is not None
+    share = there(_made(made.decide(0))["p"].made)
     assert share.share is not None
     wanted = _named(_share(), share.share)
     feed(made, wanted, claimed(_NAME, on=("a", "d0"), by=("uid-p",), **_MADE))
@@ -204,8 +203,7 @@ def test_queues_count_the_part_while_the_claim_is_made_and_when_the_pod_runs() -
         for placement in entry.placements if isinstance(entry, Prepare) else ():
             made.commits.prepare(placement)
     assert _used_nano(made) == 600_000_000
-    claim = _made(plan)["p"].made
-    assert claim is not None
+    claim = there(_made(plan)["p"].made)
     assert claim.share is not None
     feed(made, _named(_share("p", "0.6", labels=_TEAM, bound_to="a"), claim.share))
     assert _used_nano(made) == 600_000_000

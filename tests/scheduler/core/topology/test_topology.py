@@ -15,6 +15,7 @@ from scheduler.core.model.records import LevelConstraint
 from scheduler.core.topology.topologies import ROOT, Domain, Part, Slots, Topologies, Tree, tree_of
 from tests.scheduler.core.objects import cluster, feed, node, topology
 from tests.scheduler.core.topology import worlds
+from tests.values import there
 from tests.whole import seeds
 
 # Nodes by level, against brute force.
@@ -72,8 +73,7 @@ def test_a_topology_without_nodes_has_an_empty_root() -> None:
 
 def test_sorted_nodes_are_kept_until_labels_change_or_nodes_come_and_go() -> None:
     made = cluster(topology("t", "rack"), node("n1", labels={"rack": "a"}), node("n2", labels={"rack": "b"}))
-    record = made.topologies.get("t")
-    assert record is not None
+    record = there(made.topologies.get("t"))
     tree = made.topologies.tree(record, made.ledger)
     feed(made, node("n1", gpus=4, cordoned=True, labels={"rack": "a"}))
     assert made.topologies.tree(record, made.ledger) is tree
@@ -86,12 +86,10 @@ def test_sorted_nodes_are_kept_until_labels_change_or_nodes_come_and_go() -> Non
 
 def test_a_copy_of_a_ledger_with_other_labels_has_its_own_order() -> None:
     made = cluster(topology("t", "rack"), node("n1", labels={"rack": "a"}))
-    record = made.topologies.get("t")
-    assert record is not None
+    record = there(made.topologies.get("t"))
     tree, copy = made.topologies.tree(record, made.ledger), made.ledger.copy()
     assert made.topologies.tree(record, copy) is tree
-    other = cluster(node("n1", labels={"rack": "b"})).node("n1")
-    assert other is not None
+    other = there(cluster(node("n1", labels={"rack": "b"})).node("n1"))
     copy.put(other)
     assert made.topologies.tree(record, copy).name(made.topologies.tree(record, copy).domains(1)[0]) == "b"
     assert made.topologies.tree(record, made.ledger) is tree

@@ -15,6 +15,7 @@ from scheduler.core.what_if.explanation import BelowMinimum, below_minimum, expl
 from tests.scheduler.core.decide.test_gang_search import members
 from tests.scheduler.core.objects import NANO, bind_request, cluster, node, pod, pod_group, queue
 from tests.scheduler.core.what_if.given import tries, trying
+from tests.values import there
 from wire import names
 from wire.rfc3339 import rfc3339
 
@@ -70,8 +71,7 @@ def test_who_is_evicted_for_whom_is_told_to_both() -> None:
 
 def node_explanation_explained(*objects: Any) -> tuple[int, int, dict[tuple[str, str], int]]:
     """Pods that wait, that fit, and those kept off by reason and resource."""
-    found = node_explained(cluster(*objects).prepared(0), "n1", 0)
-    assert found is not None
+    found = there(node_explained(cluster(*objects).prepared(0), "n1", 0))
     return found.waiting, found.fits, {(each.reason.kind, each.reason.resource): each.pods for each in found.kept_off}
 
 
@@ -113,8 +113,7 @@ def test_a_member_stands_for_its_group_and_those_with_a_node_are_apart() -> None
     made = cluster(
         node(), pod_group("g", 3), pod("a", group="g"), pod("b", group="g", bound_to="n1"), pod("c", group="g")
     )
-    found = subject_of_pod(made.snapshot(), "ns", "a")
-    assert found is not None
+    found = there(subject_of_pod(made.snapshot(), "ns", "a"))
     assert (found.name, found.uids, [pod.name for pod in found.bound]) == ("g", frozenset({"uid-a", "uid-c"}), ["b"])
     assert found.is_gang
     assert found == subject_of_group(made.snapshot(), "ns", "g")
@@ -141,8 +140,7 @@ def test_pods_that_request_the_same_are_one_class() -> None:
     made = cluster(
         pod_group("g", 2), pod("a", gpus=1, group="g"), pod("b", gpus=1, group="g"), pod("c", gpus=2, group="g")
     )
-    found = subject_of_group(made.snapshot(), "ns", "g")
-    assert found is not None
+    found = there(subject_of_group(made.snapshot(), "ns", "g"))
     assert sorted(found.classes().values()) == [("uid-a", "uid-b"), ("uid-c",)]
 
 
@@ -199,8 +197,7 @@ def test_a_part_of_a_second_that_is_left_counts_as_a_second() -> None:
 def test_pods_that_are_being_evicted_are_told_from_those_that_may_be() -> None:
     made = gang()
     made.note_stale(G, Stale(since_ns=0, is_going=True))
-    found = stands(made, now_ns=90 * S)
-    assert found is not None
+    found = there(stands(made, now_ns=90 * S))
     assert found.is_going
 
 
@@ -209,14 +206,12 @@ def test_who_has_only_read_the_cluster_goes_by_the_stamp_and_the_usual_grace_tim
     assert stands(made, now_ns=12345) == BelowMinimum(
         bound=2, minimum=3, since_s=WALL_S - 20, left_s=40, until_s=WALL_S + 40, assumed_grace_s=60
     )
-    own = stands(gang(stamp=rfc3339((WALL_S - 20) * S), stalenessGracePeriod="30s"))
-    assert own is not None
+    own = there(stands(gang(stamp=rfc3339((WALL_S - 20) * S), stalenessGracePeriod="30s")))
     assert (own.left_s, own.assumed_grace_s) == (10, 0)
 
 
 def test_a_stamp_in_the_future_is_no_longer_ago_than_now() -> None:
-    found = stands(gang(stamp=rfc3339((WALL_S + 100) * S)))
-    assert found is not None
+    found = there(stands(gang(stamp=rfc3339((WALL_S + 100) * S))))
     assert (found.since_s, found.left_s) == (WALL_S, 160)
 
 
@@ -239,7 +234,6 @@ def test_the_part_that_is_short_is_named() -> None:
     parts = [{"name": "a", "minMember": 3}, {"name": "b", "minMember": 1}]
     made = cluster(node("n1", 8), pod_group("g", subGroups=parts), *members("a2+ b1+"))
     made.note_stale(G, Stale(since_ns=0))
-    found = stands(made)
-    assert found is not None
+    found = there(stands(made))
     assert found.short is not None
     assert (found.short.name, found.short.required, found.short.present) == ("a", 3, 2)
