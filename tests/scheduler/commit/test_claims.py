@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Final
 
 import anyio
 import pytest
@@ -13,6 +13,7 @@ from kube.binding import Identity
 from kube.client.errors import Conflict
 from kube.client.resources import PODS, RESOURCE_CLAIMS
 from scheduler.commit import claim_writes
+from sharing.entries import LEARNS_S, VANISHED_MARGIN_S
 from simulator.apiserver.calls import Call
 from simulator.apiserver.faults import Fault
 from simulator.controllers.kube_controllers import ClaimController
@@ -425,3 +426,41 @@ async def test_the_claim_of_a_pod_group_of_kubernetes_is_reserved_for_each_of_it
         await settle(20)
         claim = (await claims_of(made))["of-llm"]
         assert (given(claim), users(claim)) == ([], [])
+
+
+# A device of a claim is not given to another pod while the program of a pod that was deleted by force may run.
+_GRACE_S: Final = 20
+_WAIT_S: Final = LEARNS_S + _GRACE_S + VANISHED_MARGIN_S
+
+
+@pytest.mark.parametrize("is_forced", [False, True])
+async def test_the_next_pod_gets_a_device_when_the_program_of_the_last_must_have_ended(*, is_forced: bool) -> None:
+    async with stage.stage("1x0") as world, devices(world, 1) as made:
+        await create_template(made, "one")
+        await create(world, using(pod("old", terminationGracePeriodSeconds=_GRACE_S), template="one"))
+        await settle(10)
+        await create(world, using(pod("next"), template="one"))
+        await settle(10)
+        assert bound(world) == {"old"}
+        await world.api.delete(PODS, "old", namespace=TEAM, grace_s=0 if is_forced else None)
+        await settle(_WAIT_S - 5)
+        assert len(await claims_of(made)) == 1
+        assert bound(world) == (set() if is_forced else {"next"})
+        await settle(20)
+        assert phases(world) == {"next": "Running"}
+        assert [given(claim) for claim in (await claims_of(made)).values()] == [[("node-0", "d0")]]
+
+
+async def test_meanwhile_other_devices_are_given_out() -> None:
+    async with stage.stage("1x0") as world, devices(world, 2) as made:
+        await create_template(made, "one")
+        await create(world, using(pod("old"), template="one"))
+        await settle(10)
+        (claim,) = (await claims_of(made)).values()
+        await world.api.delete(PODS, "old", namespace=TEAM, grace_s=0)
+        await settle(1)
+        await create(world, using(pod("next"), template="one"))
+        await settle(10)
+        assert bound(world) == {"next"}
+        (other,) = (await claims_of(made)).values()
+        assert set(given(other)).isdisjoint(given(claim))
