@@ -12,6 +12,7 @@ from kube.client import errors
 from kube.client.resources import NODES, PODS
 from kube.client.transport import Response
 from kube.events import PREFIX, SLOW_S, WINDOW_S, Bursts, EventPace, EventRecorder, EventSettings, about, cut_utf8
+from tests.background import in_background
 from tests.kube.lead.test_lease import LoopClock
 from tests.kube.scripted import Answer, Request, ScriptedTransport, api_over, hang, ok, refusal
 from wire.api_groups import WARNING
@@ -75,23 +76,19 @@ async def test_an_event_about_a_node_goes_to_the_default_namespace() -> None:
 
 async def test_recording_waits_for_nobody() -> None:
     recorder, _ = recording(hang)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(recorder.run)
+    async with in_background(recorder.run):
         await anyio.sleep(1.0)
         for number in range(100):
             say(recorder, note=str(number))
         assert anyio.current_time() == 1.0
-        tasks.cancel_scope.cancel()
 
 
 async def test_the_same_event_said_again_becomes_a_count_written_once_a_minute() -> None:
     recorder, transport = recording()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(recorder.run)
+    async with in_background(recorder.run):
         for _ in range(290):
             say(recorder)
             await anyio.sleep(1.0)
-        tasks.cancel_scope.cancel()
     first, *later = transport.requests
     assert first.method == "POST"
     assert "series" not in first.body
@@ -138,13 +135,11 @@ async def test_events_that_differ_are_two(difference: dict[str, Any]) -> None:
 
 async def test_what_was_not_said_for_a_window_is_forgotten_and_new_when_said_again() -> None:
     recorder, transport = recording()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(recorder.run)
+    async with in_background(recorder.run):
         say(recorder)
         await anyio.sleep(130.0)
         say(recorder)
         await anyio.sleep(1.0)
-        tasks.cancel_scope.cancel()
     assert [request.method for request in transport.requests] == ["POST", "POST"]
 
 
@@ -162,11 +157,9 @@ async def test_twenty_thousand_events_are_written_as_fast_as_the_server_answers_
     for number in range(20_000):
         say(recorder, note=str(number), is_final=True)
     started_at = anyio.current_time()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(recorder.run)
+    async with in_background(recorder.run):
         await recorder.written()
         took_s = anyio.current_time() - started_at
-        tasks.cancel_scope.cancel()
     assert (recorder.counts.written, recorder.counts.lost) == (20_000, 0)
     assert len({request.body["note"] for request in transport.requests}) == 20_000
     # 16 in flight, 100 a second each: 12.5 s, and a moment until that many are allowed.
@@ -176,12 +169,10 @@ async def test_twenty_thousand_events_are_written_as_fast_as_the_server_answers_
 
 async def test_events_recorded_one_by_one_are_written_at_once() -> None:
     recorder, transport = recording()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(recorder.run)
+    async with in_background(recorder.run):
         for number in range(300):
             say(recorder, note=str(number))
             await anyio.sleep(0.002)
-        tasks.cancel_scope.cancel()
     assert transport.times == pytest.approx([number * 0.002 for number in range(300)])
 
 
@@ -275,22 +266,18 @@ async def test_who_waits_for_all_events_goes_on_when_the_last_is_written_or_refu
     for number in range(3):
         say(recorder, note=str(number))
     with anyio.fail_after(10):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(recorder.run)
+        async with in_background(recorder.run):
             await recorder.written()
             assert recorder.counts.written + recorder.counts.refused == 3
             await recorder.written()
-            tasks.cancel_scope.cancel()
 
 
 async def test_events_that_are_written_make_room_for_new_ones() -> None:
     recorder, transport = recording(capacity=10)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(recorder.run)
+    async with in_background(recorder.run):
         for number in range(25):
             say(recorder, note=str(number))
             await anyio.sleep(1.0)
-        tasks.cancel_scope.cancel()
     assert recorder.counts.lost == 0
     assert len(transport.requests) == 25
     assert len(recorder._bundles) == 10
@@ -319,12 +306,10 @@ async def test_an_event_that_is_refused_is_lost_and_the_next_one_is_written(answ
 
 async def test_an_event_that_has_aged_away_is_written_anew() -> None:
     recorder, transport = recording(STORED, refusal(404, "NotFound"), STORED)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(recorder.run)
+    async with in_background(recorder.run):
         for _ in range(3):
             say(recorder)
             await anyio.sleep(61.0)
-        tasks.cancel_scope.cancel()
     assert [request.method for request in transport.requests][-1] == "POST"
 
 

@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
@@ -15,6 +16,7 @@ from kube.client.api import Api
 from kube.client.resources import NODES, POD_GROUPS, PODS
 from kube.client.retry import Retry
 from simulator.apiserver.calls import AuditEntry, Call
+from simulator.apiserver.faults import Fault
 from simulator.checks.violations import SOUND
 from simulator.clock import VirtualClock
 from simulator.components import PRODUCT, Parts
@@ -155,13 +157,45 @@ def break_off(world: World, *picks: Callable[[Call], bool]) -> list[str]:
     return struck
 
 
-def is_call(user: str, verb: str, plural: str, subresource: str = "") -> Callable[[Call], bool]:
-    """Pick requests for a fault."""
+def is_call(user: str, verb: str, plural: str, subresource: str | None = "") -> Callable[[Call], bool]:
+    """Pick requests for a fault; of every subresource where that is None."""
 
     def picks(call: Call) -> bool:
-        return (call.user, call.verb, call.kind.plural, call.subresource) == (user, verb, plural, subresource)
+        is_of_kind = (call.user, call.verb, call.kind.plural) == (user, verb, plural)
+        return is_of_kind and subresource in {None, call.subresource}
 
     return picks
+
+
+#: A Binding that the scheduler writes itself.
+BINDING = is_call("scheduler", "create", "pods", "binding")
+
+
+@dataclass(frozen=True, slots=True)
+class Struck:
+    """Faults that requests meet. ``left``: those that have met none; ``met``: set when the first one has."""
+
+    left: list[Fault]
+    met: anyio.Event
+
+
+def strike(world: World, picks: Callable[[Call], bool], *faults: Fault, after: anyio.Event | None = None) -> Struck:
+    """Let the next requests that are picked meet these faults, one each; ``after`` an event if one is given."""
+    struck = Struck([*faults], anyio.Event())
+
+    def rule(call: Call) -> Fault | None:
+        if not struck.left or (after is not None and not after.is_set()) or not picks(call):
+            return None
+        struck.met.set()
+        return struck.left.pop(0)
+
+    world.server.faults.on_request.append(rule)
+    return struck
+
+
+def strike_all(world: World, picks: Callable[[Call], bool], fault: Fault) -> None:
+    """Let every request that is picked meet this fault, until the world's faults are cleared."""
+    world.server.faults.on_request.append(lambda call: fault if picks(call) else None)
 
 
 async def settle(seconds: float = 10.0) -> None:

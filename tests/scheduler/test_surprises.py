@@ -12,7 +12,19 @@ from simulator.apiserver.faults import Fault, once
 from simulator.nodes.shape import KubeletSettings
 from simulator.world import World, WorldSettings
 from tests.scheduler import stage
-from tests.scheduler.stage import bound, cordon, create, create_gang, is_call, pod, settle, share, waits_because
+from tests.scheduler.stage import (
+    BINDING,
+    bound,
+    cordon,
+    create,
+    create_gang,
+    is_call,
+    pod,
+    settle,
+    share,
+    strike_all,
+    waits_because,
+)
 from wire import names
 
 
@@ -20,8 +32,7 @@ async def test_a_condition_that_is_slow_to_be_written_stops_nothing() -> None:
     async with stage.stage("1x1x80GiB") as world:
         await create(world, pod("a", gpus=1))
         await settle(5)
-        slow = is_call("scheduler", "patch", "pods", "status")
-        world.server.faults.on_request.append(lambda call: Fault(answer_delay_s=9.0) if slow(call) else None)
+        strike_all(world, is_call("scheduler", "patch", "pods", "status"), Fault(answer_delay_s=9.0))
         await create(world, pod("b", gpus=1))
         await settle(1)
         await cordon(world, "node-0")
@@ -42,8 +53,7 @@ async def test_an_older_request_that_is_slow_to_go_stops_nothing() -> None:
             "spec": {"podName": "a", "selectedNode": "node-0"},
         }
         await stage.api_of(world, "scheduler").create(BIND_REQUESTS, older, namespace=stage.TEAM)
-        delete = is_call("scheduler", "delete", "bindrequests")
-        world.server.faults.on_request.append(lambda call: Fault(refuse_with=500) if delete(call) else None)
+        strike_all(world, is_call("scheduler", "delete", "bindrequests"), Fault(refuse_with=500))
         await create(world, share("a"))
         await settle(30)
         world.server.faults.clear()
@@ -115,7 +125,7 @@ async def test_a_pod_whose_condition_came_due_while_it_was_on_its_way_is_told_in
     async with stage.stage("1x1x80GiB") as world:
         await cordon(world, "node-0")
         await settle(2)
-        tell, post = is_call("scheduler", "patch", "pods", "status"), is_call("scheduler", "create", "pods", "binding")
+        tell, post = is_call("scheduler", "patch", "pods", "status"), BINDING
         world.server.faults.on_request.append(lambda call: Fault(refuse_with=409) if tell(call) else None)
         await create(world, pod("a", gpus=1))
         await settle(1)
@@ -148,7 +158,7 @@ async def _edit_on_its_way(world: World) -> None:
     """A gang joins a device that is known; the Binding of m1 takes its time, and m1 is changed meanwhile."""
     await create(world, share("first", "0.2"))
     await settle()
-    slow = is_call("scheduler", "create", "pods", "binding")
+    slow = BINDING
     world.server.faults.on_request.append(
         once(Fault(delay_s=SLOW_S), when=lambda call: slow(call) and call.name == "m1")
     )

@@ -21,6 +21,7 @@ from kube.client.retry import Retry
 from kube.client.transport import JSON, OBJECT_BYTES, Response
 from kube.lead.lease import LeaderElection, LeaseSettings, incarnation
 from simulator.clock import VirtualTimeLoop
+from tests.background import in_background
 from tests.kube.scripted import ok, refusal
 
 VIRTUAL_TIME = True
@@ -209,8 +210,7 @@ async def test_only_one_of_many_leads() -> None:
 async def test_the_leader_stops_working_when_the_api_fails_it(state: str, caplog: pytest.LogCaptureFixture) -> None:
     server = LeaseServer()
     candidate = Candidate("a", server)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(candidate.run)
+    async with in_background(candidate.run):
         await anyio.sleep(20.0)
         last_renewal = server.writes[-1][0]
         candidate.link.state = state
@@ -221,29 +221,24 @@ async def test_the_leader_stops_working_when_the_api_fails_it(state: str, caplog
         assert not candidate.election.is_leading
         assert candidate.terms[0][1] == pytest.approx(last_renewal + 10.0, abs=0.05)
         assert "lease ns/l was not renewed for 10.0 s" in caplog.text
-        tasks.cancel_scope.cancel()
 
 
 async def test_a_leader_whose_every_answer_takes_almost_as_long_as_a_call_may_stays_in_office() -> None:
     server = LeaseServer()
     candidate = Candidate("a", server)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(candidate.run)
+    async with in_background(candidate.run):
         await anyio.sleep(5.0)
         candidate.link.answers_after_s = 4.8
         await anyio.sleep(300.0)
         assert candidate.is_working()
         assert len(candidate.terms) == 1
-        tasks.cancel_scope.cancel()
 
 
 async def test_quick_answers_are_not_asked_for_more_often_than_each_period() -> None:
     server = LeaseServer()
     candidate = Candidate("a", server)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(candidate.run)
+    async with in_background(candidate.run):
         await anyio.sleep(100.0)
-        tasks.cancel_scope.cancel()
     assert 48 <= len(server.writes) <= 51
 
 
@@ -252,8 +247,7 @@ async def test_a_successor_works_only_after_the_old_leases_full_duration(skew_ye
     server = LeaseServer()
     old = Candidate("a", server)
     new = Candidate("b", server, skew_ns=skew_years * 365 * 86_400 * 10**9)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(old.run)
+    async with in_background(old.run) as tasks:
         await anyio.sleep(5.0)
         tasks.start_soon(new.run)
         await anyio.sleep(15.0)
@@ -266,7 +260,6 @@ async def test_a_successor_works_only_after_the_old_leases_full_duration(skew_ye
         assert new.terms[0][0] >= old_held_until
         assert new.terms[0][0] > old.terms[0][1]
         assert new.terms[0][0] < last_renewal + 15.0 + 3.0
-        tasks.cancel_scope.cancel()
 
 
 async def test_a_newcomer_waits_a_full_duration_whatever_the_times_in_the_lease_say() -> None:
@@ -305,14 +298,12 @@ async def test_an_old_lease_runs_out_while_a_process_gets_in_step(lists_take_s: 
 async def test_a_holder_who_renews_while_a_process_gets_in_step_stays() -> None:
     server = LeaseServer()
     old, new = Candidate("a", server), Candidate("b", server)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(old.run)
+    async with in_background(old.run) as tasks:
         await anyio.sleep(1.0)
         tasks.start_soon(take_part_after, new, 30.0)
         await anyio.sleep(60.0)
         assert old.is_working()
         assert not new.terms
-        tasks.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("state", ["is refused", "is forbidden"])
@@ -333,14 +324,12 @@ async def test_a_server_that_fails_while_a_process_gets_in_step_shortens_no_wait
 async def test_history_that_is_set_back_while_a_process_gets_in_step_is_found_when_it_takes_part() -> None:
     server = LeaseServer(LEFT_BEHIND, 7)
     new = Candidate("b", server)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(new.election.observe)
+    async with in_background(new.election.observe):
         await anyio.sleep(5.0)
         server.version = 3
         await anyio.sleep(5.0)
         assert not await new.election.one_term(new.work)
         assert not new.terms
-        tasks.cancel_scope.cancel()
 
 
 async def hand_over(writes: Callable[[Candidate], Coroutine[Any, Any, None]]) -> tuple[float, LeaseServer, Candidate]:
@@ -433,11 +422,9 @@ async def test_work_that_fails_gives_the_lease_back_and_says_why() -> None:
 
 async def test_giving_back_does_not_hold_up_a_stop_when_the_api_hangs() -> None:
     candidate = Candidate("a", LeaseServer())
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(candidate.run)
+    async with in_background(candidate.run):
         await anyio.sleep(5.0)
         candidate.link.state = "hangs"
-        tasks.cancel_scope.cancel()
     assert anyio.current_time() <= 5.0 + 2.0
 
 
@@ -446,15 +433,13 @@ async def test_a_lease_taken_by_another_ends_the_work_at_once_and_is_left_alone(
 ) -> None:
     server = LeaseServer()
     candidate = Candidate("a", server)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(candidate.run)
+    async with in_background(candidate.run):
         await anyio.sleep(5.0)
         assert server.spec is not None
         server.spec = {**server.spec, "holderIdentity": "z"}
         server.version += 1
         await anyio.sleep(2.2)
         assert not candidate.is_working()
-        tasks.cancel_scope.cancel()
     assert server.holder() == "z"
     assert "lease ns/l was taken by z" in caplog.text
     assert "was not renewed" not in caplog.text
@@ -463,15 +448,13 @@ async def test_a_lease_taken_by_another_ends_the_work_at_once_and_is_left_alone(
 async def test_a_lease_that_was_deleted_is_lost(caplog: pytest.LogCaptureFixture) -> None:
     server = LeaseServer()
     candidate = Candidate("a", server)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(candidate.run)
+    async with in_background(candidate.run):
         await anyio.sleep(5.0)
         server.spec = None
         await anyio.sleep(2.2)
         assert len(candidate.terms[0]) == 2
         assert "lease ns/l was deleted" in caplog.text
         assert "was not renewed" not in caplog.text
-        tasks.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("after_s", [3.2, 3.9, 4.8])
@@ -480,8 +463,7 @@ async def test_who_waits_and_sees_the_lease_deleted_works_only_when_its_holder_d
 ) -> None:
     server = LeaseServer()
     old, new = Candidate("a", server), Candidate("b", server)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(old.run)
+    async with in_background(old.run) as tasks:
         await anyio.sleep(5.0)
         tasks.start_soon(new.run)
         await anyio.sleep(after_s)
@@ -490,7 +472,6 @@ async def test_who_waits_and_sees_the_lease_deleted_works_only_when_its_holder_d
         await anyio.sleep(60.0)
         leaders = old, new
         assert min(start for leader in leaders for start, *_ in leader.terms if start > 5.0) >= held_until
-        tasks.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("settings", [LeaseSettings(), LeaseSettings(duration_s=30)])
@@ -499,24 +480,20 @@ async def test_a_process_that_starts_right_after_the_lease_was_deleted_waits_for
 ) -> None:
     server = LeaseServer()
     old, new = Candidate("a", server, settings), Candidate("b", server, settings)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(old.run)
+    async with in_background(old.run) as tasks:
         await anyio.sleep(5.0)
         held_until = old.election.held_until
         server.spec = None
         tasks.start_soon(new.run)
         await anyio.sleep(60.0)
         assert min(start for leader in (old, new) for start, *_ in leader.terms if start > 5.0) >= held_until
-        tasks.cancel_scope.cancel()
 
 
 async def test_a_lease_that_was_given_back_and_then_deleted_is_waited_for_too() -> None:
     server = LeaseServer({"holderIdentity": None, "leaseDurationSeconds": 8})
     candidate = Candidate("a", server)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(candidate.election.observe)
+    async with in_background(candidate.election.observe):
         await anyio.sleep(2.5)
-        tasks.cancel_scope.cancel()
     server.spec = None
     with anyio.move_on_after(60.0):
         await candidate.run()
@@ -534,27 +511,23 @@ async def test_without_a_lease_the_first_process_waits_a_duration_and_keeps_the_
 async def test_who_waits_sees_renewals_though_the_leaders_wall_clock_stands_still() -> None:
     server = LeaseServer()
     old, new = Candidate("a", server, is_stopped_clock=True), Candidate("b", server)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(old.run)
+    async with in_background(old.run) as tasks:
         await anyio.sleep(1.0)
         tasks.start_soon(new.run)
         await anyio.sleep(100.0)
         assert old.is_working()
         assert new.terms == []
-        tasks.cancel_scope.cancel()
 
 
 async def test_a_lease_that_somebody_only_touched_is_ours_still() -> None:
     server = LeaseServer()
     candidate = Candidate("a", server)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(candidate.run)
+    async with in_background(candidate.run):
         for _ in range(10):
             await anyio.sleep(3.0)
             server.version += 1
         assert candidate.is_working()
         assert len(candidate.terms) == 1
-        tasks.cancel_scope.cancel()
 
 
 async def test_a_lease_that_somebody_touched_and_that_can_not_be_read_is_ours_until_it_runs_out(
@@ -562,8 +535,7 @@ async def test_a_lease_that_somebody_touched_and_that_can_not_be_read_is_ours_un
 ) -> None:
     server = LeaseServer()
     candidate = Candidate("a", server)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(candidate.run)
+    async with in_background(candidate.run):
         await anyio.sleep(5.0)
         server.version += 1
         candidate.link.state = "is refused reads"
@@ -574,15 +546,13 @@ async def test_a_lease_that_somebody_touched_and_that_can_not_be_read_is_ours_un
         await anyio.sleep(30.0)
         assert candidate.is_working()
         assert len(candidate.terms) == 1
-        tasks.cancel_scope.cancel()
 
 
 async def test_a_lease_that_forgot_our_renewals_is_lost_though_it_names_us(caplog: pytest.LogCaptureFixture) -> None:
     """As after etcd was restored from a snapshot that was made while we led."""
     server = LeaseServer()
     candidate = Candidate("a", server)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(candidate.run)
+    async with in_background(candidate.run):
         await anyio.sleep(5.0)
         before = server.spec, server.version
         await anyio.sleep(5.0)
@@ -594,7 +564,6 @@ async def test_a_lease_that_forgot_our_renewals_is_lost_though_it_names_us(caplo
         await anyio.sleep(30.0)
         assert candidate.is_working()
         assert candidate.terms[1][0] - set_back_at >= candidate.settings.duration_s - 2.2
-        tasks.cancel_scope.cancel()
 
 
 async def test_who_waits_begins_anew_when_the_lease_is_older_than_it_was(caplog: pytest.LogCaptureFixture) -> None:
@@ -605,8 +574,7 @@ async def test_who_waits_begins_anew_when_the_lease_is_older_than_it_was(caplog:
     async def wait() -> None:
         ended.append(await waiting.election.one_term(waiting.work))
 
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(leader.run)
+    async with in_background(leader.run) as tasks:
         await anyio.sleep(5.0)
         tasks.start_soon(wait)
         await anyio.sleep(1.0)
@@ -621,15 +589,13 @@ async def test_who_waits_begins_anew_when_the_lease_is_older_than_it_was(caplog:
         assert ended == [False]
         assert waiting.terms == []
         assert "the API server's history was set back" in caplog.text
-        tasks.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("times", [1, 3])
 async def test_a_lease_that_shows_a_renewal_without_an_answer_is_ours_still(times: int) -> None:
     server = LeaseServer()
     candidate = Candidate("a", server, LeaseSettings(duration_s=40, renew_deadline_s=30))
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(candidate.run)
+    async with in_background(candidate.run):
         await anyio.sleep(5.0)
         candidate.link.state = "loses answers"
         await anyio.sleep(2.1 * times)
@@ -638,14 +604,12 @@ async def test_a_lease_that_shows_a_renewal_without_an_answer_is_ours_still(time
         await anyio.sleep(30.0)
         assert candidate.is_working()
         assert len(candidate.terms) == 1
-        tasks.cancel_scope.cancel()
 
 
 async def test_a_renewal_whose_answer_was_lost_is_settled_by_reading() -> None:
     server = LeaseServer()
     candidate = Candidate("a", server)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(candidate.run)
+    async with in_background(candidate.run):
         await anyio.sleep(5.0)
         candidate.link.state = "loses answers"
         await anyio.sleep(3.0)
@@ -653,14 +617,12 @@ async def test_a_renewal_whose_answer_was_lost_is_settled_by_reading() -> None:
         await anyio.sleep(30.0)
         assert candidate.is_working()
         assert len(candidate.terms) == 1
-        tasks.cancel_scope.cancel()
 
 
 async def test_a_renewal_that_the_lease_shows_counts_from_when_it_was_sent_though_its_answer_was_lost() -> None:
     server = LeaseServer()
     candidate = Candidate("a", server)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(candidate.run)
+    async with in_background(candidate.run):
         await anyio.sleep(5.0)
         candidate.link.state = "loses answers"
         await anyio.sleep(2.0)
@@ -672,27 +634,23 @@ async def test_a_renewal_that_the_lease_shows_counts_from_when_it_was_sent_thoug
         candidate.link.state = "hangs"
         await anyio.sleep(20.0)
         assert candidate.terms[0][1] == pytest.approx(unanswered + 10.0, abs=0.05)
-        tasks.cancel_scope.cancel()
 
 
 async def test_a_take_over_whose_answer_was_lost_is_completed() -> None:
     server = LeaseServer()
     candidate = Candidate("a", server)
     candidate.link.state = "loses answers"
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(candidate.run)
+    async with in_background(candidate.run):
         await anyio.sleep(1.0)
         candidate.link.state = "up"
         await anyio.sleep(5.0)
         assert candidate.is_working()
-        tasks.cancel_scope.cancel()
 
 
 async def test_a_leader_that_lost_touch_leads_again_but_not_before_its_own_late_writes_are_over() -> None:
     server = LeaseServer()
     candidate = Candidate("a", server, LeaseSettings(duration_s=40))
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(candidate.run)
+    async with in_background(candidate.run):
         await anyio.sleep(20.0)
         candidate.link.state = "hangs"
         held_until = candidate.election.held_until
@@ -701,28 +659,24 @@ async def test_a_leader_that_lost_touch_leads_again_but_not_before_its_own_late_
         await anyio.sleep(40.0)
         assert len(candidate.terms) == 2
         assert candidate.terms[1][0] >= held_until
-        tasks.cancel_scope.cancel()
 
 
 async def test_nothing_is_held_while_waiting_for_late_writes() -> None:
     spec = {"leaseDurationSeconds": 10}
     candidate = Candidate("a", LeaseServer(spec, 7))
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(candidate.run)
+    async with in_background(candidate.run):
         await anyio.sleep(5.0)
         assert candidate.link.server.holder() == "a"
         assert candidate.terms == []
         assert candidate.election.held_until < 0
         await anyio.sleep(6.0)
         assert candidate.election.is_leading
-        tasks.cancel_scope.cancel()
 
 
 async def test_who_waits_is_told_of_a_rival_that_renews_and_of_none_that_is_silent() -> None:
     server = LeaseServer()
     old, new = Candidate("a", server), Candidate("b", server)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(old.run)
+    async with in_background(old.run) as tasks:
         await anyio.sleep(5.0)
         tasks.start_soon(new.run)
         await anyio.sleep(20.0)
@@ -733,7 +687,6 @@ async def test_who_waits_is_told_of_a_rival_that_renews_and_of_none_that_is_sile
         assert new.is_working()
         assert len(new.rivals) <= renewals + 1
         assert old.rivals == []
-        tasks.cancel_scope.cancel()
 
 
 async def test_a_fence_of_its_own_does_not_end_with_the_lease() -> None:
@@ -788,8 +741,7 @@ async def test_a_leader_whose_loop_was_blocked_past_its_lease_writes_nothing(blo
 async def test_a_wall_clock_that_jumps_changes_nothing(jump_s: int) -> None:
     server = LeaseServer()
     old, new = Candidate("a", server), Candidate("b", server)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(old.run)
+    async with in_background(old.run) as tasks:
         await anyio.sleep(5.0)
         tasks.start_soon(new.run)
         for jumping in (old, new, old):
@@ -798,7 +750,6 @@ async def test_a_wall_clock_that_jumps_changes_nothing(jump_s: int) -> None:
         await anyio.sleep(20.0)
         assert old.is_working()
         assert (len(old.terms), len(new.terms)) == (1, 0)
-        tasks.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize(

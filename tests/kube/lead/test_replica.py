@@ -24,6 +24,7 @@ from simulator.apiserver.calls import Call
 from simulator.apiserver.faults import Fault
 from simulator.apiserver.server import MemoryApiServer
 from simulator.clock import VirtualClock
+from tests.background import in_background
 from wire.api_groups import Lease, LeaseSpec
 from wire.core import Job, Namespace, Node, ObjectMeta
 from wire.tombstones import PERIOD_S
@@ -210,15 +211,13 @@ async def test_a_replica_ends_when_it_lists_what_is_of_another_history(
         await take_part(clerk, election=elected, fence=election.fence, stop=anyio.Event())
         ended_at.append(anyio.current_time())
 
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(process)
+    async with in_background(process):
         await anyio.sleep(1.9)
         assert ended_at == []
         it.server.restore(it.server.resource_version, lambda _: True)
         await anyio.sleep(2.0)
         assert len(ended_at) == 1
         assert "the API server's history was set back" in caplog.text
-        tasks.cancel_scope.cancel()
 
 
 async def test_the_only_one_stops_working_when_history_was_set_back() -> None:
@@ -269,14 +268,12 @@ async def test_each_rival_is_told_of_once_in_the_log_and_by_an_event(caplog: pyt
     api = Api(server.transport(), retry=Retry(random.Random(1)))
     events = EventRecorder(api, clock=clock, controller="kai-scheduler", instance="me")
     rivals = Rivals(events)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(events.run)
+    async with in_background(events.run):
         with caplog.at_level(logging.ERROR):
             for holder in ("a_1", "a_1", "b_2", "a_1"):
                 rivals(lease_of(holder))
         await anyio.sleep(5.0)
         written = (await api.list(EVENTS, namespace="kai-scheduler")).items
-        tasks.cancel_scope.cancel()
     assert [record.getMessage().split(" while ")[1] for record in caplog.records] == [
         "a_1 works, too: stop one",
         "b_2 works, too: stop one",

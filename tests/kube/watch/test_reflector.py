@@ -27,6 +27,7 @@ from kube.watch.reflector import (
     Upserted,
     WatchDecoder,
 )
+from tests.background import in_background
 from tests.kube.scripted import HEAD, Answer, Request, ScriptedTransport, Watch, api_over, ok, refusal
 from tests.values import of_kind
 from wire.core import Pod
@@ -178,13 +179,11 @@ async def test_a_watch_that_is_refused_for_want_of_a_right_says_so_until_one_is_
     refused = Watch(head=refusal(403, "Forbidden"))
     made = bench(listing(10, pod("a", 5)), watches=[refused, refused, Watch(end="eof"), FOREVER])
     said: list[str] = []
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(made.reflector.run)
+    async with in_background(made.reflector.run):
         while len(made.transport.requests) < 5:
             await anyio.sleep(0.01)
             if made.reflector.trouble not in said[-1:]:
                 said.append(made.reflector.trouble)
-        tasks.cancel_scope.cancel()
     assert said[-2:] == ["Forbidden", ""]
     assert made.cache.pods == {"a": "5"}
 
@@ -404,10 +403,8 @@ async def test_a_burst_leaves_turns_to_others() -> None:
             turns += 1
             await anyio.lowlevel.checkpoint()
 
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(made.reflector.run)
+    async with in_background(made.reflector.run):
         await count()
-        tasks.cancel_scope.cancel()
     assert turns >= 3000 // 256
 
 
@@ -415,13 +412,11 @@ async def test_a_burst_leaves_turns_to_others() -> None:
 async def catch_up(it: Bench, *, after_s: float) -> float:
     """Run the reflector, have it catch up after a while, and return when it had."""
     caught_up: list[float] = []
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(it.reflector.run)
+    async with in_background(it.reflector.run):
         await anyio.sleep(after_s)
         await it.reflector.catch_up()
         caught_up.append(anyio.current_time())
         await anyio.sleep(1.0)
-        tasks.cancel_scope.cancel()
     return caught_up[0]
 
 
@@ -454,14 +449,12 @@ async def test_catching_up_does_not_wait_for_a_back_off_but_for_the_server() -> 
 async def test_a_resource_is_unknown_until_the_server_knows_it_and_not_for_want_of_a_right() -> None:
     made = bench(refusal(404, "NotFound"), refusal(403, "Forbidden"), listing(10))
     said: list[bool] = []
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(made.reflector.run)
+    async with in_background(made.reflector.run):
         for count in (1, 2, 3):
             while len(made.transport.requests) < count:  # noqa: ASYNC110 - virtual time
                 await anyio.sleep(0.01)
             await anyio.sleep(0.01)
             said.append(made.reflector.is_unknown)
-        tasks.cancel_scope.cancel()
     assert said == [True, False, False]
 
 

@@ -21,6 +21,7 @@ from kube.client.resources import PODS
 from nodeagent.core.enforcement.caps import Tenancy
 from nodeagent.core.enforcement.tenants import FILE, MOST_BYTES, SOCKET, OwnShare
 from nodeagent.enforcement.view import KEPT_S, MOST_TENANTS, Viewing
+from tests.background import in_background
 from tests.conftest import AnyioBackend
 from tests.nodeagent.node import scene
 from tests.nodeagent.played import PlayedEnforcer
@@ -214,13 +215,11 @@ async def test_a_flood_of_one_tenant_is_answered_slowly_and_the_others_as_ever(s
                         asking.append(one)
                 await anyio.sleep(0.001)
 
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(flood)
+        async with in_background(flood):
             began_s = anyio.current_time()
             for _ in range(10):
                 assert await it.devices(OTHER) == ["GPU-of-0000"]
             took_s = anyio.current_time() - began_s
-            tasks.cancel_scope.cancel()
         answered = sum(map(is_answered, asking))
         for one in asking:
             one.close()
@@ -258,17 +257,14 @@ async def test_sockets_come_and_go_with_tenants_and_a_folder_that_a_container_ha
         assert sorted(path.name for path in (short / "view").iterdir()) == sorted([POD, OTHER])
         assert not (short / "escape").exists()
         # An agent that starts without them takes sockets and file away, and leaves the folders to their containers.
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(it.made().run)
+        async with in_background(it.made().run):
             await until(lambda: not (it.path(POD).exists() or (short / "cdi" / FILE).exists()))
-            tasks.cancel_scope.cancel()
         assert it.path(POD).parent.stat().st_ino == inode
 
 
 async def test_a_tenant_that_comes_back_late_is_served_in_the_folder_that_its_containers_have(short: Path) -> None:
     it = Node(short, kept_s=0.1)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(it.viewing.run)
+    async with in_background(it.viewing.run):
         await it.until(POD, OTHER)
         inode = it.path(POD).parent.stat().st_ino
         it.tenants.remove(POD)
@@ -280,7 +276,6 @@ async def test_a_tenant_that_comes_back_late_is_served_in_the_folder_that_its_co
         await it.until(POD, OTHER)
         assert it.path(POD).parent.stat().st_ino == inode
         assert await it.devices(POD) == ["GPU-of-3f1c"]
-        tasks.cancel_scope.cancel()
 
 
 async def test_a_folder_that_cannot_be_written_is_told_and_tried_again(short: Path) -> None:
@@ -298,11 +293,9 @@ async def test_a_folder_that_cannot_be_written_is_told_and_tried_again(short: Pa
 async def test_there_are_no_more_sockets_than_a_node_can_have_pods(short: Path) -> None:
     it = Node(short)
     it.tenants = {f"00000000-0000-4000-8000-{number:012}" for number in range(MOST_TENANTS + 10)}
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(it.viewing.run)
+    async with in_background(it.viewing.run):
         await until(lambda: len(it.listed()) >= MOST_TENANTS, limit_s=240)
         assert len(list((short / "view").iterdir())) == MOST_TENANTS
-        tasks.cancel_scope.cancel()
 
 
 async def test_an_agent_shows_what_its_books_and_its_enforcer_say(short: Path) -> None:

@@ -13,6 +13,7 @@ from scheduler.watch.cache import Cache
 from scheduler.watch.sinks import NodeSink
 from simulator.nodes.shape import ReservationFault
 from simulator.world import World
+from tests.background import in_background
 from tests.scheduler import stage
 from tests.scheduler.core.objects import node
 from tests.scheduler.stage import bound, create, find, settle, share, waits_because, writes
@@ -137,8 +138,7 @@ async def test_a_node_settles_after_its_time_whether_it_came_before_the_term_or_
 async def test_each_node_has_its_own_time_and_other_news_of_it_does_not_make_it_longer() -> None:
     cache, sink = _cache()
     await sink.replace([sink.keep(node(name, labels={KEY: "b"})) for name in "mn"])
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(JoiningNodes(cache, settle_s=SETTLE_S).run)
+    async with in_background(JoiningNodes(cache, settle_s=SETTLE_S).run):
         sink.upsert(node("m", labels={KEY: "a"}))
         await anyio.sleep(10)
         sink.upsert(node("n", labels={KEY: "a"}))
@@ -147,14 +147,12 @@ async def test_each_node_has_its_own_time_and_other_news_of_it_does_not_make_it_
         assert [*cache.cluster.joining] == ["n"]
         await anyio.sleep(10)
         assert [*cache.cluster.joining] == []
-        tasks.cancel_scope.cancel()
 
 
 async def test_the_time_of_a_node_that_left_in_between_begins_again() -> None:
     cache, sink = _cache()
     sink.upsert(node("n", labels={KEY: "b"}))
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(JoiningNodes(cache, settle_s=SETTLE_S).run)
+    async with in_background(JoiningNodes(cache, settle_s=SETTLE_S).run):
         sink.upsert(node("n", labels={KEY: "a"}))
         await anyio.sleep(10)
         for pool in ("b", "a"):
@@ -163,7 +161,6 @@ async def test_the_time_of_a_node_that_left_in_between_begins_again() -> None:
         assert [*cache.cluster.joining] == ["n"]
         await anyio.sleep(2)
         assert [*cache.cluster.joining] == []
-        tasks.cancel_scope.cancel()
 
 
 async def test_a_cluster_that_is_not_divided_has_none() -> None:

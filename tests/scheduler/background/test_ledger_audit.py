@@ -11,6 +11,7 @@ from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.table import GPUS
 from scheduler.telemetry.events import LedgerDiffers, SchedulerEvent
 from scheduler.watch.cache import Cache
+from tests.background import in_background
 from tests.scheduler.core.objects import feed, node, pod
 
 VIRTUAL_TIME = True
@@ -26,10 +27,8 @@ def made(nodes: int) -> tuple[Cache, list[SchedulerEvent]]:
 async def test_a_ledger_that_is_right_is_left_alone() -> None:
     cache, told = made(40)
     generation = cache.cluster.generation
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(Recounting(cache, told.append).run)
+    async with in_background(Recounting(cache, told.append).run):
         await anyio.sleep(60)
-        tasks.cancel_scope.cancel()
     assert (told, cache.cluster.generation) == ([], generation)
 
 
@@ -41,10 +40,8 @@ async def test_a_row_that_is_wrong_is_found_on_whatever_node_told_and_mended(
     ledger = cache.cluster.ledger
     ledger.table.free[GPUS, ledger.row_of[name]] += 1
     with caplog.at_level(logging.ERROR):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(Recounting(cache, told.append).run)
+        async with in_background(Recounting(cache, told.append).run):
             await anyio.sleep(3.5)
-            tasks.cancel_scope.cancel()
     assert told == [LedgerDiffers()]
     assert f"node {name}: nvidia.com/gpu free is" in caplog.text
     cache.cluster.refresh()
@@ -58,15 +55,13 @@ async def test_a_round_begins_ten_seconds_after_the_one_before_and_not_before_th
     """The row of the last node goes wrong when the first round is over, or just has passed it."""
     cache, told = made(nodes)
     ledger, first_round_s = cache.cluster.ledger, -(-nodes // 16) + 0.5
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(Recounting(cache, told.append).run)
+    async with in_background(Recounting(cache, told.append).run):
         await anyio.sleep(first_round_s)
         ledger.table.free[GPUS, ledger.row_of[max(ledger.row_of)]] += 1
         await anyio.sleep(mended_s - 1 - first_round_s)
         assert told == []
         await anyio.sleep(1)
         assert told == [LedgerDiffers()]
-        tasks.cancel_scope.cancel()
 
 
 async def test_a_node_that_is_to_be_counted_anyway_is_not_judged_before() -> None:

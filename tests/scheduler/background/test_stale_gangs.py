@@ -14,7 +14,7 @@ from simulator.apiserver.calls import Call
 from simulator.apiserver.faults import Fault
 from simulator.world import World, WorldSettings
 from tests.scheduler import stage
-from tests.scheduler.stage import bound, create, create_gang, is_call, pod, settle, writes
+from tests.scheduler.stage import bound, create, create_gang, is_call, pod, settle, strike_all, writes
 from tests.simulator.apiserver.calls import send
 from tests.values import there
 from wire import names
@@ -275,8 +275,7 @@ async def test_a_gang_that_was_whole_while_its_stamp_could_not_be_removed_has_al
         await lose(world, "g1")
         await settle(30)
         assert await stamp(world) is not None
-        is_patch = is_call("scheduler", "patch", "podgroups")
-        world.server.faults.on_request.append(lambda call: Fault(refuse_with=503) if is_patch(call) else None)
+        strike_all(world, is_call("scheduler", "patch", "podgroups"), Fault(refuse_with=503))
         await join(world, "g2")
         await settle(10)
         assert bound(world) == {"g0", "g2"}

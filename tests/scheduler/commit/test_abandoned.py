@@ -16,7 +16,7 @@ from simulator.apiserver.faults import Fault
 from simulator.nodes.shape import ReservationFault
 from simulator.world import World, WorldSettings
 from tests.scheduler import stage
-from tests.scheduler.stage import bound, create, create_gang, is_call, pod, settle, share
+from tests.scheduler.stage import BINDING, bound, create, create_gang, is_call, pod, settle, share, strike_all
 from wire import names
 
 #: As long as the binder waits for the rest of a gang (binder/settings.py).
@@ -93,7 +93,7 @@ async def test_a_plan_that_an_earlier_scheduler_left_is_taken_back() -> None:
 
 async def test_after_a_crash_nobody_is_given_the_room_of_a_gang_that_is_bound_in_part() -> None:
     async with stage.stage("1x2x80GiB") as world:
-        binding = is_call("scheduler", "create", "pods", "binding")
+        binding = BINDING
         world.server.faults.on_request.append(
             lambda call: Fault(lost="request") if binding(call) and call.name == "m1" else None
         )
@@ -131,8 +131,7 @@ async def test_a_gang_of_which_a_pod_is_gone_is_left_to_the_binder() -> None:
 @pytest.mark.parametrize("code", [403, 503])
 async def test_a_gang_that_can_not_be_taken_back_waits_no_longer_than_the_binder(verb: str, code: int) -> None:
     async with handed_over_in_part() as world:
-        refused = is_call("scheduler", verb, "bindrequests")
-        world.server.faults.on_request.append(lambda call: Fault(refuse_with=code) if refused(call) else None)
+        strike_all(world, is_call("scheduler", verb, "bindrequests"), Fault(refuse_with=code))
         await world.restart(world.scheduler)
         assert await bound_after(world, 3, within_s=120) < BINDER_S + 10
 
@@ -182,8 +181,7 @@ async def test_only_what_was_handed_over_of_that_plan_is_taken_back() -> None:
     """One of two schedulers is told late that a member is not handed over, when the other has planned anew."""
     async with handed_over_in_part(schedulers=2) as world:
         world.nodes["node-0"].faults.reservation = ReservationFault(delay_s=25.0)
-        read = is_call("scheduler-2", "get", "bindrequests")
-        world.server.faults.on_request.append(lambda call: Fault(answer_delay_s=8.0) if read(call) else None)
+        strike_all(world, is_call("scheduler-2", "get", "bindrequests"), Fault(answer_delay_s=8.0))
         for name in schedulers_of(world):
             await world.restart(world.components[name])
         await bound_after(world, 3, within_s=90)

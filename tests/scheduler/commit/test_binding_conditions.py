@@ -30,6 +30,7 @@ from tests.scheduler.stage import (
     phases,
     pod,
     settle,
+    strike,
     waits_because,
     writes,
 )
@@ -73,6 +74,12 @@ async def _report(made: ClaimController, claim: ResourceClaim, *conditions: str)
 
 async def _claim(made: ClaimController, name: str = "c") -> ResourceClaim:
     return (await claims_of(made))[name]
+
+
+def _says_pending(call: Call) -> bool:
+    """Whether the scheduler writes that the devices of a pod are not ready."""
+    is_status = is_call("scheduler", "patch", "pods", "status")
+    return is_status(call) and names.REASON_DEVICES_PENDING.encode() in (call.body or b"")
 
 
 async def test_a_pod_is_bound_when_its_device_is_attached() -> None:
@@ -303,14 +310,7 @@ async def test_a_condition_that_is_not_written_in_any_way_keeps_no_pod_from_its_
     fault: Fault, resource: str
 ) -> None:
     async with _stage(1, resource=resource) as (world, made):
-        left = [fault]
-        is_status = is_call("scheduler", "patch", "pods", "status")
-
-        def strikes(call: Call) -> Fault | None:
-            is_meant = is_status(call) and names.REASON_DEVICES_PENDING.encode() in (call.body or b"") and left
-            return left.pop() if is_meant else None
-
-        world.server.faults.on_request.append(strikes)
+        left = strike(world, _says_pending, fault).left
         if not resource:
             await create_claim(made, "c")
         await create(world, pod("p", gpus=1) if resource else using(pod("p"), "c"))
@@ -325,20 +325,10 @@ async def test_a_condition_that_is_not_written_in_any_way_keeps_no_pod_from_its_
 @pytest.mark.parametrize("moment", ["before", "after"])
 async def test_a_scheduler_that_dies_at_the_condition_leaves_a_pod_that_the_next_one_binds(moment: str) -> None:
     async with _stage(1) as (world, made):
-        dead: list[str] = []
-        is_status = is_call("scheduler", "patch", "pods", "status")
-
-        def dies(call: Call) -> Fault | None:
-            if dead or not is_status(call) or names.REASON_DEVICES_PENDING.encode() not in (call.body or b""):
-                return None
-            dead.append(moment)
-            return Fault(lost="request" if moment == "before" else "answer")
-
-        world.server.faults.on_request.append(dies)
+        dead = strike(world, _says_pending, Fault(lost="request" if moment == "before" else "answer")).met
         await create_claim(made, "c")
         await create(world, using(pod("p"), "c"))
-        while not dead:
-            await settle(0.1)
+        await dead.wait()
         await world.restart(world.scheduler)
         await settle(100)
         assert (_says(world), users(await _claim(made))) == (names.REASON_DEVICES_PENDING, ["p"])
@@ -357,20 +347,10 @@ async def test_a_scheduler_that_dies_at_the_condition_leaves_a_pod_that_the_next
 )
 async def test_a_pod_that_is_edited_meanwhile_gets_its_device_again(plural: str) -> None:
     async with _stage(1) as (world, made):
-        seen: list[Call] = []
-        is_status = is_call("scheduler", "patch", plural, "status")
-
-        def delays(call: Call) -> Fault | None:
-            if seen or not is_status(call):
-                return None
-            seen.append(call)
-            return Fault(delay_s=2.0)
-
-        world.server.faults.on_request.append(delays)
+        seen = strike(world, is_call("scheduler", "patch", plural, "status"), Fault(delay_s=2.0)).met
         await create_claim(made, "c")
         await create(world, using(pod("p"), "c"))
-        while not seen:
-            await settle(0.1)
+        await seen.wait()
         await world.api.patch(PODS, "p", {"metadata": {"labels": {"edited": "yes"}}}, namespace=TEAM)
         await settle(60)
         assert (_says(world), users(await _claim(made))) == (names.REASON_DEVICES_PENDING, ["p"])

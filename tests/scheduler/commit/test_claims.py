@@ -31,16 +31,19 @@ from tests.scheduler.commit.devices import (
     using,
 )
 from tests.scheduler.stage import (
+    BINDING,
     TEAM,
     bound,
     cordon,
     create,
     create_gang,
     find,
+    is_call,
     phases,
     pod,
     settle,
     share,
+    strike,
     writes,
 )
 from wire import names
@@ -95,15 +98,7 @@ async def test_a_gang_binds_no_member_before_the_claims_of_all_are_reserved(coun
 async def test_what_a_dead_leader_reserved_is_given_back_and_the_pod_runs() -> None:
     async with _stage(1, 1) as (world, made):
         await create_claim(made, "c")
-
-        def dies(call: Call) -> Fault | None:
-            if (call.user, call.subresource) != ("scheduler", "binding") or written.is_set():
-                return None
-            written.set()
-            return Fault(lost="request", lands_after_s=5.0)
-
-        written = anyio.Event()
-        world.server.faults.on_request.append(dies)
+        written = strike(world, BINDING, Fault(lost="request", lands_after_s=5.0)).met
         await create(world, using(pod("p"), "c"))
         await written.wait()
         await world.restart(world.scheduler)
@@ -117,16 +112,7 @@ async def test_a_device_that_another_scheduler_gave_away_first_is_given_back() -
     async with _stage(2, 0) as (world, made):
         await create_claim(made, "c")
         await create_claim(made, "theirs")
-
-        def waits(call: Call) -> Fault | None:
-            is_meant = (call.user, call.verb, call.kind.plural) == ("scheduler", "patch", "resourceclaims")
-            if not is_meant or written.is_set():
-                return None
-            written.set()
-            return Fault(delay_s=0.3)
-
-        written = anyio.Event()
-        world.server.faults.on_request.append(waits)
+        written = strike(world, is_call("scheduler", "patch", "resourceclaims", None), Fault(delay_s=0.3)).met
         await create(world, using(pod("p"), "c"))
         await written.wait()
         result = {"request": "r", "driver": DRIVER, "pool": "node-0", "device": "d0"}
@@ -143,21 +129,7 @@ async def test_a_device_that_another_scheduler_gave_away_first_is_given_back() -
 async def test_claims_of_a_pod_that_no_longer_fits_where_they_are_are_given_back() -> None:
     async with _stage(1, 1) as (world, made):
         await create_claim(made, "c")
-
-        def waits(call: Call) -> Fault | None:
-            is_meant = (call.user, call.verb, call.kind.plural, call.subresource) == (
-                "scheduler",
-                "patch",
-                "resourceclaims",
-                "status",
-            )
-            if not is_meant or written.is_set():
-                return None
-            written.set()
-            return Fault(delay_s=1.0)
-
-        written = anyio.Event()
-        world.server.faults.on_request.append(waits)
+        written = strike(world, is_call("scheduler", "patch", "resourceclaims", "status"), Fault(delay_s=1.0)).met
         await create(world, using(pod("p"), "c"))
         await written.wait()
         await cordon(world, "node-0")
@@ -181,13 +153,7 @@ async def test_claims_of_a_pod_that_no_longer_fits_where_they_are_are_given_back
 @pytest.mark.parametrize("subresource", ["", "status"])
 async def test_a_write_that_fails_in_any_way_is_written_in_the_end(subresource: str, fault: Fault) -> None:
     async with _stage(1, 1) as (world, made):
-        left = [fault]
-
-        def strike(call: Call) -> Fault | None:
-            is_meant = (call.user, call.verb, call.kind.plural) == ("scheduler", "patch", "resourceclaims")
-            return left.pop() if is_meant and call.subresource == subresource and left else None
-
-        world.server.faults.on_request.append(strike)
+        left = strike(world, is_call("scheduler", "patch", "resourceclaims", subresource), fault).left
         await create_claim(made, "c")
         await create(world, using(pod("p"), "c"))
         await settle(100)
@@ -231,20 +197,8 @@ async def test_a_pod_that_goes_while_its_claim_is_allocated_leaves_nothing() -> 
 async def test_a_withdrawal_that_fails_in_any_way_is_made_in_the_end(plural: str, fault: Fault) -> None:
     async with _stage(1, 1) as (world, made):
         await create_claim(made, "c")
-        left = [fault]
-
-        def strikes(call: Call) -> Fault | None:
-            is_meant = (call.user, call.verb, call.kind.plural) == ("scheduler", "patch", plural)
-            return left.pop() if is_meant and call.subresource == "status" and dead.is_set() and left else None
-
-        def dies(call: Call) -> Fault | None:
-            if (call.user, call.subresource) != ("scheduler", "binding") or dead.is_set():
-                return None
-            dead.set()
-            return Fault(lost="request")
-
-        dead = anyio.Event()
-        world.server.faults.on_request += [dies, strikes]
+        dead = strike(world, BINDING, Fault(lost="request")).met
+        left = strike(world, is_call("scheduler", "patch", plural, "status"), fault, after=dead).left
         await create(world, using(pod("p"), "c"))
         await dead.wait()
         await world.restart(world.scheduler)
@@ -253,24 +207,10 @@ async def test_a_withdrawal_that_fails_in_any_way_is_made_in_the_end(plural: str
         assert users((await claims_of(made))["c"]) == ["p"]
 
 
-def _delays_first(world: World, seen: anyio.Event, *, subresource: str = "", kind: str = "resourceclaims") -> None:
-    """Let the scheduler's first patch of a kind, or its first Binding, take a while, and tell when it has come."""
-
-    def delays(call: Call) -> Fault | None:
-        is_meant = (call.user, call.kind.plural, call.subresource) == ("scheduler", kind, subresource)
-        if not is_meant or call.verb not in {"patch", "create"} or seen.is_set():
-            return None
-        seen.set()
-        return Fault(delay_s=0.3)
-
-    world.server.faults.on_request.append(delays)
-
-
 async def test_a_claim_that_another_scheduler_allocated_meanwhile_keeps_its_devices() -> None:
     async with _stage(1, 1) as (world, made):
         await create_claim(made, "c")
-        seen = anyio.Event()
-        _delays_first(world, seen)
+        seen = strike(world, is_call("scheduler", "patch", "resourceclaims"), Fault(delay_s=0.3)).met
         await create(world, using(pod("p"), "c"))
         await seen.wait()
         made.is_off = True
@@ -293,8 +233,7 @@ async def test_a_claim_that_another_scheduler_allocated_meanwhile_keeps_its_devi
 async def test_a_pod_that_is_edited_after_its_claim_was_reserved_is_decided_on_again() -> None:
     async with _stage(1, 1) as (world, made):
         await create_claim(made, "c")
-        seen = anyio.Event()
-        _delays_first(world, seen, subresource="status")
+        seen = strike(world, is_call("scheduler", "patch", "resourceclaims", "status"), Fault(delay_s=0.3)).met
         await create(world, using(pod("p"), "c"))
         await seen.wait()
         await world.api.patch(PODS, "p", {"metadata": {"labels": {"edited": "yes"}}}, namespace=TEAM)
@@ -312,14 +251,8 @@ async def test_a_withdrawal_that_is_refused_for_long_is_tried_less_and_less_ofte
             is_meant = (call.user, call.verb, call.kind.plural) == ("scheduler", "patch", "resourceclaims")
             return Fault(refuse_with=403) if is_meant and dead.is_set() else None
 
-        def dies(call: Call) -> Fault | None:
-            if (call.user, call.subresource) != ("scheduler", "binding") or dead.is_set():
-                return None
-            dead.set()
-            return Fault(lost="request")
-
-        dead = anyio.Event()
-        world.server.faults.on_request += [dies, refuses]
+        dead = strike(world, BINDING, Fault(lost="request")).met
+        world.server.faults.on_request.append(refuses)
         await create(world, using(pod("p"), "c"))
         await dead.wait()
         await world.restart(world.scheduler)
@@ -356,21 +289,8 @@ async def test_a_reservation_of_another_process_that_is_seen_late_is_not_taken_f
 async def test_a_withdrawal_whose_pod_is_edited_meanwhile_begins_again() -> None:
     async with _stage(1, 1) as (world, made):
         await create_claim(made, "c")
-
-        def dies(call: Call) -> Fault | None:
-            if (call.user, call.subresource) != ("scheduler", "binding") or dead.is_set():
-                return None
-            dead.set()
-            return Fault(lost="request")
-
-        def waits(call: Call) -> Fault | None:
-            if b"ClaimsGivenBack" not in (call.body or b"") or fencing.is_set():
-                return None
-            fencing.set()
-            return Fault(delay_s=1.0)
-
-        dead, fencing = anyio.Event(), anyio.Event()
-        world.server.faults.on_request += [dies, waits]
+        dead = strike(world, BINDING, Fault(lost="request")).met
+        fencing = strike(world, lambda call: b"ClaimsGivenBack" in (call.body or b""), Fault(delay_s=1.0)).met
         await create(world, using(pod("p"), "c"))
         await dead.wait()
         await world.restart(world.scheduler)

@@ -11,10 +11,22 @@ import pytest
 from gpu.container_devices import Cdi
 from gpu.limits import MemoryCaps
 from kube.client.resources import NODES, PODS
-from simulator.apiserver.faults import Fault, once
+from simulator.apiserver.faults import Fault
 from simulator.world import World, WorldSettings
 from tests.scheduler import stage
-from tests.scheduler.stage import create, find, is_call, phases, pod, settle, share, waits_because, writes
+from tests.scheduler.stage import (
+    BINDING,
+    create,
+    find,
+    phases,
+    pod,
+    settle,
+    share,
+    strike,
+    strike_all,
+    waits_because,
+    writes,
+)
 from wire import names
 
 
@@ -81,7 +93,7 @@ async def test_a_binding_without_an_answer_is_settled_by_reading_the_pod(lost: s
         await create(world, share("a"))
         await settle()
         fault = Fault(lost=lost)  # type: ignore[arg-type] # parametrised with the literals
-        world.server.faults.on_request.append(once(fault, when=is_call("scheduler", "create", "pods", "binding")))
+        strike(world, BINDING, fault)
         await create(world, wanted)
         await settle(40)
         assert phases(world) == {"a": "Running", "b": "Running"}
@@ -90,7 +102,7 @@ async def test_a_binding_without_an_answer_is_settled_by_reading_the_pod(lost: s
 async def test_a_binding_that_lands_after_its_time_out_is_not_done_twice() -> None:
     async with stage.stage("1x2x80GiB") as world:
         fault = Fault(lost="request", lands_after_s=25.0)
-        world.server.faults.on_request.append(once(fault, when=is_call("scheduler", "create", "pods", "binding")))
+        strike(world, BINDING, fault)
         await create(world, pod("a", gpus=1))
         await settle(60)
         assert phases(world) == {"a": "Running"}
@@ -99,9 +111,7 @@ async def test_a_binding_that_lands_after_its_time_out_is_not_done_twice() -> No
 
 async def test_a_pod_that_is_changed_between_decision_and_binding_is_decided_on_anew() -> None:
     async with stage.stage("1x2x80GiB") as world:
-        world.server.faults.on_request.append(
-            once(Fault(delay_s=1.0), when=is_call("scheduler", "create", "pods", "binding"))
-        )
+        strike(world, BINDING, Fault(delay_s=1.0))
         await create(world, pod("a", gpus=1))
         await settle(0.5)
         await world.api.patch(PODS, "a", {"metadata": {"annotations": {"note": "changed"}}}, namespace=stage.TEAM)
@@ -113,9 +123,7 @@ async def test_a_pod_deleted_on_its_way_leaves_nothing_in_a_book() -> None:
     async with stage.stage("1x1x80GiB") as world:
         await create(world, share("a"))
         await settle()
-        world.server.faults.on_request.append(
-            once(Fault(delay_s=2.0), when=is_call("scheduler", "create", "pods", "binding"))
-        )
+        strike(world, BINDING, Fault(delay_s=2.0))
         await create(world, share("b"))
         await settle(1)
         await world.api.delete(PODS, "b", namespace=stage.TEAM)
@@ -154,7 +162,7 @@ async def test_a_pod_whose_commit_was_broken_off_is_bound_after_all(wanted: dict
     async with stage.stage("1x2x80GiB") as world:
         await create(world, share("a"))
         await settle()
-        struck = stage.break_off(world, is_call("scheduler", "create", "pods", "binding"))
+        struck = stage.break_off(world, BINDING)
         await create(world, wanted)
         await settle(5)
         assert (struck, phases(world)["b"]) == (["create pods"], "Pending")
@@ -164,9 +172,7 @@ async def test_a_pod_whose_commit_was_broken_off_is_bound_after_all(wanted: dict
 
 async def test_a_binding_refused_for_good_backs_off_and_says_so() -> None:
     async with stage.stage("1x1x80GiB") as world:
-        world.server.faults.on_request.append(
-            lambda call: Fault(refuse_with=403) if is_call("scheduler", "create", "pods", "binding")(call) else None
-        )
+        world.server.faults.on_request.append(lambda call: Fault(refuse_with=403) if BINDING(call) else None)
         await create(world, pod("a", gpus=1))
         await settle(60)
         assert phases(world) == {"a": "Pending"}
@@ -201,8 +207,7 @@ async def test_a_binder_whose_wall_clock_is_wrong_takes_no_join_for_abandoned(ah
         await create(world, share("first", "0.2"))
         await settle()
         world.clocks["binder"].ahead_ns = ahead_s * 1_000_000_000
-        slow = is_call("scheduler", "create", "pods", "binding")
-        world.server.faults.on_request.append(lambda call: Fault(delay_s=6) if slow(call) else None)
+        strike_all(world, BINDING, Fault(delay_s=6))
         await create(world, share("second", "0.2"))
         await settle(30)
         assert phases(world) == {"first": "Running", "second": "Running"}
@@ -214,8 +219,7 @@ async def test_a_join_whose_scheduler_died_is_taken_back_whatever_the_wall_clock
         await create(world, share("first", "0.2"))
         await settle()
         world.clocks["binder"].ahead_ns = -3600 * 1_000_000_000
-        posting = is_call("scheduler", "create", "pods", "binding")
-        world.server.faults.on_request.append(lambda call: Fault(lost="request") if posting(call) else None)
+        strike_all(world, BINDING, Fault(lost="request"))
         await create(world, share("second", "0.2"))
         await settle(2)
         world.scheduler.crash()
@@ -316,9 +320,7 @@ async def test_a_pod_whose_record_is_another_by_the_time_it_is_bound_is_not_boun
     async with stage.stage("1x1x80GiB") as world:
         await create(world, foreign("first", {"nvidia.com/gpumem": "1000"}))
         await settle()
-        world.server.faults.on_request.append(
-            once(Fault(delay_s=1.0), when=is_call("scheduler", "create", "pods", "binding"))
-        )
+        strike(world, BINDING, Fault(delay_s=1.0))
         await create(world, foreign("b", {"nvidia.com/gpumem": "1000"}))
         await settle(0.5)
         record = find(world, "b")["metadata"]["annotations"][names.GPU_RECORD].replace("1000", "2000")

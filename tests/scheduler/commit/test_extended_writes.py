@@ -18,15 +18,18 @@ from simulator.world import World, WorldSettings
 from tests.scheduler import stage
 from tests.scheduler.commit.devices import DRIVER, asks, claims_of, create_claim, devices, given, users, using
 from tests.scheduler.stage import (
+    BINDING,
     TEAM,
     bound,
     cordon,
     create,
     create_gang,
     find,
+    is_call,
     phases,
     pod,
     settle,
+    strike,
     waits_because,
     writes,
 )
@@ -99,38 +102,9 @@ async def test_a_gang_binds_no_member_before_the_claims_of_all_are_named_in_thei
             assert (bound(world), seen, await claims_of(made)) == (set(), [], {})
 
 
-def _dies_at_binding(world: World) -> anyio.Event:
-    """Let the scheduler's first Binding get lost on its way, and tell when."""
-    dead = anyio.Event()
-
-    def dies(call: Call) -> Fault | None:
-        if (call.user, call.subresource) != ("scheduler", "binding") or dead.is_set():
-            return None
-        dead.set()
-        return Fault(lost="request", lands_after_s=5.0)
-
-    world.server.faults.on_request.append(dies)
-    return dead
-
-
-def _delays_first(world: World, *write: str) -> anyio.Event:
-    """Let the scheduler's first write of a verb, kind and subresource take a while, and tell when it has come."""
-    seen = anyio.Event()
-
-    def delays(call: Call) -> Fault | None:
-        is_meant = call.user == "scheduler" and (call.verb, call.kind.plural, call.subresource) == write
-        if not is_meant or seen.is_set():
-            return None
-        seen.set()
-        return Fault(delay_s=1.0)
-
-    world.server.faults.on_request.append(delays)
-    return seen
-
-
 async def test_what_a_dead_leader_made_is_deleted_and_the_pod_runs_with_a_claim_of_its_own() -> None:
     async with _stage(1, 1) as (world, made):
-        dead = _dies_at_binding(world)
+        dead = strike(world, BINDING, Fault(lost="request", lands_after_s=5.0)).met
         await create(world, pod("p", gpus=1))
         await dead.wait()
         (before,) = (await claims_of(made)).values()
@@ -146,7 +120,7 @@ async def test_a_status_that_names_a_claim_is_cleared_before_its_pod_goes_to_a_d
     async with _stage(1, 0, shape="1x0 1x1x80GiB") as (world, made):
         await cordon(world, "node-1")
         await settle(1)
-        seen = _delays_first(world, "patch", "pods", "status")
+        seen = strike(world, is_call("scheduler", "patch", "pods", "status"), Fault(delay_s=1.0)).met
         await create(world, pod("p", gpus=1))
         await seen.wait()
         await cordon(world, "node-0")
@@ -205,7 +179,7 @@ async def test_a_claim_that_another_pod_uses_is_kept_whoever_its_owner_is_said_t
 
 async def test_a_pod_that_is_edited_after_its_claim_was_made_is_decided_on_again() -> None:
     async with _stage(1, 1) as (world, made):
-        seen = _delays_first(world, "patch", "resourceclaims", "status")
+        seen = strike(world, is_call("scheduler", "patch", "resourceclaims", "status"), Fault(delay_s=1.0)).met
         await create(world, pod("p", gpus=1))
         await seen.wait()
         await world.api.patch(PODS, "p", {"metadata": {"labels": {"edited": "yes"}}}, namespace=TEAM)
@@ -218,7 +192,7 @@ async def test_a_pod_that_is_edited_after_its_claim_was_made_is_decided_on_again
 
 async def test_a_claim_that_a_finalizer_keeps_gives_its_device_back() -> None:
     async with _stage(1) as (world, made):
-        seen = _delays_first(world, "patch", "pods", "status")
+        seen = strike(world, is_call("scheduler", "patch", "pods", "status"), Fault(delay_s=1.0)).met
         await create(world, pod("p", gpus=1))
         await seen.wait()
         (kept,) = await claims_of(made)
@@ -278,13 +252,7 @@ _HOW = ["refused", "carried out", "not answered", "late", "conflict", "forbidden
 )
 async def test_a_write_that_fails_in_any_way_is_written_in_the_end(write: tuple[str, str, str], fault: Fault) -> None:
     async with _stage(1, 1) as (world, made):
-        left = [fault]
-
-        def strike(call: Call) -> Fault | None:
-            is_meant = call.user == "scheduler" and (call.verb, call.kind.plural, call.subresource) == write
-            return left.pop() if is_meant and left else None
-
-        world.server.faults.on_request.append(strike)
+        left = strike(world, is_call("scheduler", *write), fault).left
         await create(world, pod("p", gpus=1))
         await settle(100)
         ((name, claim),) = (await claims_of(made)).items()
@@ -300,14 +268,8 @@ async def test_a_write_that_fails_in_any_way_is_written_in_the_end(write: tuple[
 )
 async def test_a_withdrawal_that_fails_in_any_way_is_made_in_the_end(write: tuple[str, str, str], fault: Fault) -> None:
     async with _stage(1, 1) as (world, made):
-        left = [fault]
-
-        def strikes(call: Call) -> Fault | None:
-            is_meant = call.user == "scheduler" and (call.verb, call.kind.plural, call.subresource) == write
-            return left.pop() if is_meant and dead.is_set() and left else None
-
-        dead = _dies_at_binding(world)
-        world.server.faults.on_request.append(strikes)
+        dead = strike(world, BINDING, Fault(lost="request", lands_after_s=5.0)).met
+        left = strike(world, is_call("scheduler", *write), fault, after=dead).left
         await create(world, pod("p", gpus=1))
         await dead.wait()
         await world.restart(world.scheduler)

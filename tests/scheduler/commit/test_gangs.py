@@ -19,7 +19,20 @@ from simulator.apiserver.faults import Fault
 from simulator.nodes.shape import ReservationFault
 from simulator.world import World, WorldSettings
 from tests.scheduler import stage
-from tests.scheduler.stage import bound, create, create_gang, is_call, phases, pod, settle, share, waits_because, writes
+from tests.scheduler.stage import (
+    BINDING,
+    bound,
+    create,
+    create_gang,
+    is_call,
+    phases,
+    pod,
+    settle,
+    share,
+    strike_all,
+    waits_because,
+    writes,
+)
 from wire import names
 
 
@@ -37,7 +50,7 @@ async def test_a_gang_of_whole_gpus_is_committed_directly_with_its_plan_first() 
 
 async def test_a_member_that_changed_on_its_way_is_bound_all_the_same() -> None:
     async with stage.stage("1x4x80GiB") as world:
-        slow = is_call("scheduler", "create", "pods", "binding")
+        slow = BINDING
         world.server.faults.on_request.append(
             lambda call: Fault(delay_s=2.0) if slow(call) and call.name == "m1" else None
         )
@@ -54,7 +67,7 @@ async def test_an_entry_that_was_taken_out_of_a_book_on_the_way_is_made_again_as
     async with stage.stage("1x1x80GiB", settings=settings) as world:
         await create(world, share("a", "0.3"))
         await settle()
-        slow = is_call("scheduler", "create", "pods", "binding")
+        slow = BINDING
         world.server.faults.on_request.append(
             lambda call: Fault(delay_s=2.0) if slow(call) and call.name == "m1" else None
         )
@@ -112,7 +125,7 @@ async def test_a_gang_whose_commit_was_broken_off_is_whole_in_the_end(
 async def test_what_is_left_of_a_gang_is_released_when_a_member_is_lost_on_its_way() -> None:
     patient = WorldSettings(seed=1, gang_grace_s=90.0)  # the deletion, the grace time and the eviction take their time
     async with stage.stage("1x4x80GiB", settings=patient) as world:
-        slow = is_call("scheduler", "create", "pods", "binding")
+        slow = BINDING
         world.server.faults.on_request.append(
             lambda call: Fault(delay_s=3.0) if slow(call) and call.name == "m2" else None
         )
@@ -131,7 +144,7 @@ async def test_the_time_to_be_whole_begins_however_late_a_watch_tells_that_the_o
     late_s: float, reads: list[str]
 ) -> None:
     async with stage.stage("1x4x80GiB", settings=WorldSettings(seed=1, gang_grace_s=90.0)) as world:
-        slow, audit = is_call("scheduler", "create", "pods", "binding"), world.server.audit
+        slow, audit = BINDING, world.server.audit
         world.server.faults.on_request.append(
             lambda call: Fault(delay_s=3.0 if call.name == "m2" else 0.5) if slow(call) else None
         )
@@ -297,8 +310,7 @@ async def test_a_gang_that_is_being_completed_when_its_time_is_over_is_waited_fo
         late = pod("m2", gpus=1)
         late["metadata"]["annotations"][names.POD_GROUP_NAME] = "g"
         await create(world, late)
-        is_retiring = is_call("scheduler", "delete", "pods")
-        world.server.faults.on_request.append(lambda call: Fault(refuse_with=503) if is_retiring(call) else None)
+        strike_all(world, is_call("scheduler", "delete", "pods"), Fault(refuse_with=503))
         await settle(10)
         assert bound(world) == {"m0", "other"}
         await world.api.delete(PODS, "other", namespace=stage.TEAM)
@@ -337,7 +349,7 @@ async def test_a_member_whose_binding_the_api_server_failed_waits_for_a_gang_whe
 ) -> None:
     async with stage.stage("1x4x80GiB") as world:
         until = anyio.current_time() + refused_s
-        is_binding = is_call("scheduler", "create", "pods", "binding"), is_call("binder", "create", "pods", "binding")
+        is_binding = BINDING, is_call("binder", "create", "pods", "binding")
 
         def fails(call: Call) -> Fault | None:
             is_meant = any(picks(call) for picks in is_binding) and call.name == "m2"
@@ -446,8 +458,8 @@ async def lose(world: World, *pods: str) -> None:
 async def test_a_restart_in_the_middle_of_a_start_carries_out_what_was_planned(how: str) -> None:
     """The plan on the PodGroup is all that the next scheduler has: it must not choose other subgroups."""
     async with stage.stage("1x4x80GiB") as world:
-        is_bound = is_call("binder" if how == "of shares" else "scheduler", "create", "pods", "binding")
-        world.server.faults.on_request.append(lambda call: Fault(refuse_with=503) if is_bound(call) else None)
+        writer = "binder" if how == "of shares" else "scheduler"
+        strike_all(world, is_call(writer, "create", "pods", "binding"), Fault(refuse_with=503))
         pods = [
             member(share(name, "0.6") if how == "of shares" else pod(name, gpus=1), name[0])
             for name in ("a-0", "a-1", "b-0", "b-1")

@@ -27,7 +27,7 @@ from simulator.apiserver.server import MemoryApiServer
 from simulator.clock import VirtualClock
 from simulator.world import World
 from tests.scheduler import stage
-from tests.scheduler.stage import create, find, is_call, phases, pod, settle, share, waits_because, writes
+from tests.scheduler.stage import create, find, is_call, phases, pod, settle, share, strike_all, waits_because, writes
 from wire import names
 from wire.core import Pod
 
@@ -154,8 +154,7 @@ async def test_a_restarted_scheduler_counts_what_its_predecessor_handed_over() -
 
 async def test_a_device_waits_for_the_reservation_of_a_pod_that_went_on_its_way() -> None:
     async with stage.stage("1x1x80GiB") as world:
-        slow = is_call("binder", "create", "pods")
-        world.server.faults.on_request.append(lambda call: Fault(delay_s=3.0) if slow(call) else None)
+        strike_all(world, is_call("binder", "create", "pods"), Fault(delay_s=3.0))
         await create(world, share("a"))
         await settle(1)
         await world.api.delete(PODS, "a", namespace=stage.TEAM)

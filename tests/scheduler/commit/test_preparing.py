@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import anyio
 import pytest
 
 from kube.client.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS
@@ -21,10 +20,12 @@ from tests.scheduler.stage import (
     create,
     create_gang,
     find,
+    is_call,
     phases,
     pod,
     settle,
     share,
+    strike,
     waits_because,
     writes,
 )
@@ -110,18 +111,8 @@ async def test_what_was_written_is_gone_on_with_after_a_crash() -> None:
 async def test_a_node_that_another_scheduler_selected_stands() -> None:
     async with _stage("2x1x80GiB") as (world, made):
         await create_claim(made, "data")
-
-        def selects(call: Call) -> Fault | None:
-            """Another scheduler writes between our read and our write."""
-            is_ours = (call.user, call.verb, call.kind.plural) == ("scheduler", "patch", "persistentvolumeclaims")
-            if not is_ours or world.server.faults.on_request.count(selects) == 0:
-                return None
-            world.server.faults.on_request.remove(selects)
-            other.set()
-            return Fault(delay_s=0.2)
-
-        other = anyio.Event()
-        world.server.faults.on_request.append(selects)
+        # Another scheduler writes between our read and our write.
+        other = strike(world, is_call("scheduler", "patch", "persistentvolumeclaims", None), Fault(delay_s=0.2)).met
         await create(world, mounting(pod("p", gpus=1), "data"))
         await other.wait()
         selected = {"metadata": {"annotations": {names.SELECTED_NODE: "node-1"}}}
@@ -135,16 +126,7 @@ async def test_a_volume_that_another_claim_took_meanwhile_is_left_to_it() -> Non
         await create_volume(made, "pv1", node="node-0")
         await create_claim(made, "data", of=SLOW)
         theirs = {"spec": {"claimRef": {"namespace": "elsewhere", "name": "theirs", "uid": "u"}}}
-
-        def takes(call: Call) -> Fault | None:
-            is_ours = (call.user, call.verb, call.kind.plural) == ("scheduler", "patch", "persistentvolumes")
-            if not is_ours or taken.is_set():
-                return None
-            taken.set()
-            return Fault(delay_s=0.2)
-
-        taken = anyio.Event()
-        world.server.faults.on_request.append(takes)
+        taken = strike(world, is_call("scheduler", "patch", "persistentvolumes", None), Fault(delay_s=0.2)).met
         await create(world, mounting(pod("p", gpus=1), "data"))
         await taken.wait()
         await made.api.patch(PERSISTENT_VOLUMES, "pv1", theirs)
@@ -198,13 +180,7 @@ async def test_a_claim_that_is_to_be_deleted_is_waited_for_no_longer() -> None:
 @pytest.mark.parametrize("plural", ["persistentvolumeclaims", "persistentvolumes"])
 async def test_a_write_that_fails_in_any_way_is_written_in_the_end(plural: str, fault: Fault) -> None:
     async with _stage("2x1x80GiB") as (world, made):
-        left = [fault]
-
-        def strike(call: Call) -> Fault | None:
-            is_meant = (call.user, call.verb, call.kind.plural) == ("scheduler", "patch", plural)
-            return left.pop() if is_meant and left else None
-
-        world.server.faults.on_request.append(strike)
+        left = strike(world, is_call("scheduler", "patch", plural, None), fault).left
         await create_volume(made, "pv", node="node-1")
         await create_claim(made, "data", of="fast" if plural == "persistentvolumeclaims" else SLOW)
         await create(world, mounting(pod("p", gpus=1), "data"))

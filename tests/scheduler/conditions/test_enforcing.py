@@ -26,7 +26,7 @@ from simulator.nodes import containers as environment
 from simulator.world import World, WorldSettings
 from tests.gpu import memoryhook
 from tests.scheduler import stage
-from tests.scheduler.stage import TEAM, create, find, is_call, phases, pod, settle, share, writes
+from tests.scheduler.stage import TEAM, create, find, is_call, phases, pod, settle, share, strike_all, writes
 from wire import core, names
 from wire.rfc3339 import rfc3339
 
@@ -192,8 +192,7 @@ async def test_who_leads_next_tells_only_whom_nobody_told() -> None:
     async with stage.stage("1x2x40GiB") as world:
         await create(world, wishing("a"))
         await settle(30)
-        hits = is_call("scheduler", "patch", "pods", "status")
-        world.server.faults.on_request.append(lambda call: Fault(refuse_with=503) if hits(call) else None)
+        strike_all(world, is_call("scheduler", "patch", "pods", "status"), Fault(refuse_with=503))
         await create(world, wishing("b"))
         await settle(30)
         assert (len(told(world, "a")), len(told(world, "b"))) == (1, 0)

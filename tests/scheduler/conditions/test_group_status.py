@@ -20,7 +20,19 @@ from simulator.apiserver.faults import Fault
 from simulator.world import World, WorldSettings
 from tests.scheduler import stage
 from tests.scheduler.conditions.queues import create_queue, gpus
-from tests.scheduler.stage import api_of, bound, cordon, create, create_gang, is_call, pod, settle, share, writes
+from tests.scheduler.stage import (
+    api_of,
+    bound,
+    cordon,
+    create,
+    create_gang,
+    is_call,
+    pod,
+    settle,
+    share,
+    strike_all,
+    writes,
+)
 from wire import names
 from wire.crds.podgroup import PodGroupStatus, SchedulingCondition
 
@@ -269,8 +281,7 @@ async def test_a_gang_starts_while_its_status_is_written() -> None:
     async with stage.stage("1x4x80GiB") as world:
         await create(world, pod("first", gpus=4))
         await settle(5)
-        slow = is_call("scheduler", "patch", "podgroups", "status")
-        world.server.faults.on_request.append(lambda call: Fault(delay_s=2.0) if slow(call) else None)
+        strike_all(world, is_call("scheduler", "patch", "podgroups", "status"), Fault(delay_s=2.0))
         await create_gang(world, "g", 2, *members(2, 2))
         await settle(4.9)
         await world.api.delete(PODS, "first", namespace=stage.TEAM, grace_s=0)

@@ -12,7 +12,7 @@ from simulator.apiserver.faults import Fault
 from simulator.world import World, WorldSettings
 from tests.scheduler import stage
 from tests.scheduler.conditions.queues import create_queue, gpus, says, status, use
-from tests.scheduler.stage import api_of, bound, is_call, settle, writes
+from tests.scheduler.stage import api_of, bound, is_call, settle, strike_all, writes
 from wire import names
 
 
@@ -138,8 +138,7 @@ async def test_what_others_wrote_is_put_right_and_their_conditions_stay() -> Non
 
 async def test_pods_are_bound_while_the_writes_hang() -> None:
     async with stage.stage("1x4x80GiB") as world:
-        slow = is_call("scheduler", "patch", "queues", "status")
-        world.server.faults.on_request.append(lambda call: Fault(answer_delay_s=20.0) if slow(call) else None)
+        strike_all(world, is_call("scheduler", "patch", "queues", "status"), Fault(answer_delay_s=20.0))
         await create_queue(world, "a")
         await settle(5)
         await use(world, "a", "a0")

@@ -17,6 +17,7 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.model.settings import Settings
 from scheduler.report.state import SchedulerState
 from scheduler.watch.cache import Cache, CacheListeners
+from tests.background import in_background
 from tests.kube.lead.test_lease import LoopClock
 from tests.kube.scripted import ScriptedTransport, api_over, ok
 from tests.scheduler.core.model.test_records import request
@@ -51,14 +52,11 @@ class Stage:
 
     async def run(self, *seen: Pod) -> None:
         """Lead, and see these versions of pods."""
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self.remarking.run)
-            tasks.start_soon(self.events.run)
+        async with in_background(self.remarking.run, self.events.run):
             await anyio.sleep(1)
             for pod in seen:
                 self.cache.note_pod(pod)
             await anyio.sleep(10)
-            tasks.cancel_scope.cancel()
 
     @property
     def told(self) -> list[tuple[str, str]]:
@@ -143,13 +141,10 @@ async def test_what_is_asked_first_on_the_node_that_was_chosen_is_no_alternative
     stage = Stage(waiting)
     found = stage.cache.cluster.pod("uid-p")
     assert found is not None
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(stage.remarking.run)
-        tasks.start_soon(stage.events.run)
+    async with in_background(stage.remarking.run, stage.events.run):
         await anyio.sleep(1)
         stage.remarking.bound(found, alternative)
         await anyio.sleep(10)
-        tasks.cancel_scope.cancel()
     assert [said.startswith(text) for _, said in stage.told] == ([True] if text else [])
 
 
@@ -170,10 +165,8 @@ async def test_each_of_two_claims_with_one_device_is_told_once_and_counted_until
     feed(cache.cluster, claimed("y"))
     clashing.tell()
     assert state.clashing_claims() == 0
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(events.run)
+    async with in_background(events.run):
         await anyio.sleep(10)
-        tasks.cancel_scope.cancel()
     bodies: list[dict[str, Any]] = [asked.body for asked in transport.requests]
     told = {body["regarding"]["name"]: (body["reason"], body["note"]) for body in bodies}
     text = "Devices of this claim were also given to ns/{}: let one scheduler allocate from these pools"
@@ -196,10 +189,8 @@ async def test_a_claim_of_another_namespace_has_no_name() -> None:
     ]
     feed(cache.cluster, claimed("x", on=("a", "d0")), *theirs)
     ClashingClaims(cache, events).tell()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(events.run)
+    async with in_background(events.run):
         await anyio.sleep(10)
-        tasks.cancel_scope.cancel()
     told = {body["regarding"]["name"]: body["note"] for asked in transport.requests if (body := asked.body)}
     assert "also given to 2 claims of other namespaces: let" in told["x"]
     assert "also given to canary/canary-1, 1 claim of other namespaces: let" in told["canary-0"]

@@ -34,6 +34,7 @@ from scheduler.core.what_if.known_ends import KnownEnd, Wait
 from scheduler.core.what_if.suggestions import Suggestion
 from scheduler.settings import SchedulerSettings
 from simulator.world import World, WorldSettings
+from tests.background import in_background
 from tests.scheduler import stage
 from tests.scheduler.stage import (
     all_writes,
@@ -187,10 +188,8 @@ async def test_a_group_for_which_nothing_helps_is_tried_every_five_minutes() -> 
         suggesting_alone.decided(
             [Explain(pods=(find(world, "big")["metadata"]["uid"],), pod_group=None, verdict=waits)]
         )
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(suggesting_alone.run)
+        async with in_background(suggesting_alone.run):
             await settle(1000)
-            tasks.cancel_scope.cancel()
         tried_at = sorted({round(at, -1) for at in clock.read_at_s})
         assert (tried_at, told) == ([40.0, 340.0, 640.0, 940.0], [])
 

@@ -24,6 +24,7 @@ from tests.scheduler.stage import (
     pod,
     settle,
     share,
+    strike_all,
     waits_because,
     writes,
 )
@@ -94,8 +95,7 @@ async def test_an_answer_that_arrives_after_the_watch_does_not_make_the_conditio
     async with stage.stage("1x1x80GiB") as world:
         await create(world, pod("a", gpus=1))
         await settle(5)
-        slow = is_call("scheduler", "patch", "pods", "status")
-        world.server.faults.on_request.append(lambda call: Fault(answer_delay_s=3.0) if slow(call) else None)
+        strike_all(world, is_call("scheduler", "patch", "pods", "status"), Fault(answer_delay_s=3.0))
         await create(world, pod("b", gpus=2))
         await settle(1)
         await world.api.patch(PODS, "b", {"metadata": {"annotations": {"note": "changed"}}}, namespace=stage.TEAM)

@@ -25,6 +25,7 @@ from simulator.apiserver.faults import Fault
 from simulator.apiserver.server import MemoryApiServer
 from simulator.apiserver.types import MOORAGE
 from simulator.clock import VirtualClock
+from tests.background import in_background
 from tests.scheduler.core.mig_partitioning.cards import OFFERED, ONE, SEVEN, TWO
 from tests.scheduler.core.objects import cluster, commit, node, pod
 from tests.values import there
@@ -206,11 +207,9 @@ async def test_what_goes_is_charged_before_any_other_work_has_its_turn() -> None
             turns.append((len(it.partitioning.attempts.in_flight), it.cluster.free_slices("n1")))
             await anyio.lowlevel.checkpoint()
 
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(watch)
+    async with in_background(watch):
         await anyio.lowlevel.checkpoint()
         await it.partitioning.look()
-        tasks.cancel_scope.cancel()
     assert (0, {ONE: 1}) in turns
     assert (1, {}) in turns
     assert set(map(str, turns)) == {str((0, {ONE: 1})), str((1, {}))}
@@ -298,10 +297,8 @@ async def test_pods_in_front_that_get_nothing_keep_nobody_from_slices() -> None:
     hopeless = [pod(f"h{number:02}", extended={SEVEN: "1"}, cpu=f"{100 + number}", priority=9) for number in range(40)]
     it = await scene(*hopeless, pod("p", extended={TWO: "1"}))
     it.decide()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(it.partitioning.run)
+    async with in_background(it.partitioning.run):
         await anyio.sleep(30)  # nothing changes meanwhile
-        tasks.cancel_scope.cancel()
     it.decide()
     assert [layout for _, layout in await it.asked()] == [[("1g.10gb", 0), ("2g.20gb", 2)]]
     assert it.says() == (Code.PARTITIONING_UNDER_WAY, "n1")

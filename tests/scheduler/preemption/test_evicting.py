@@ -21,6 +21,7 @@ from simulator.apiserver.calls import Call
 from simulator.apiserver.faults import Fault
 from simulator.apiserver.server import MemoryApiServer
 from simulator.clock import VirtualClock
+from tests.background import in_background
 from tests.simulator.apiserver.calls import send
 
 NS = "team"
@@ -107,11 +108,8 @@ class Stage:
 @asynccontextmanager
 async def stage(**settings: int) -> AsyncIterator[Stage]:
     made = Stage(**settings)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(made.evictor.run)
-        tasks.start_soon(made.server.run)
+    async with in_background(made.evictor.run, made.server.run):
         yield made
-        tasks.cancel_scope.cancel()
 
 
 def once(fault: Fault, is_struck: Callable[[Call], bool] = lambda call: call.subresource == "eviction") -> Any:

@@ -35,6 +35,7 @@ from simulator.apiserver.server import MemoryApiServer
 from simulator.apiserver.types import MOORAGE
 from simulator.clock import VirtualClock
 from simulator.installation import SERVICE_ACCOUNTS
+from tests.background import in_background
 from tests.kube.scripted import Answer, ScriptedTransport, api_over, hang, ok, refusal
 from tests.scheduler.core.objects import next_rv, node, pod
 from tests.scheduler.watch.lists import cache, listed
@@ -48,8 +49,7 @@ async def test_reports_and_agents_are_followed_and_forgotten() -> None:
     api = Api(server.transport(), retry=Retry(random.Random(1)))
     uses = NodeUses(api, rng=random.Random(2))
     where = names.NODE_NAMESPACE
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(server.run)
+    async with in_background(server.run) as tasks:
         await api.create(NAMESPACES, {"metadata": {"name": where}})
         account = {"metadata": {"name": names.NODE_AGENT_SERVICE_ACCOUNT}}
         await api.create(SERVICE_ACCOUNTS, account, namespace=where)
@@ -78,19 +78,16 @@ async def test_reports_and_agents_are_followed_and_forgotten() -> None:
         await api.delete(GPU_NODES, "n1")
         await anyio.sleep(5)
         assert state() is None
-        tasks.cancel_scope.cancel()
 
 
 async def test_where_the_kind_is_not_served_nobody_waits_and_nothing_is_known() -> None:
     clock = VirtualClock(asyncio.get_running_loop())
     server = MemoryApiServer(clock=clock, rng=random.Random(1))
     uses = NodeUses(Api(server.transport(), retry=Retry(random.Random(1))), rng=random.Random(2))
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(server.run)
+    async with in_background(server.run) as tasks:
         await tasks.start(uses.run)
         await anyio.sleep(600)
         assert uses.use_on("n1") is None
-        tasks.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("partitions", [True, False])
@@ -110,8 +107,7 @@ async def test_gpu_nodes_are_watched_once_whether_or_not_slices_are_made(partiti
     server.faults.on_request.append(count)
     await api.create(GPU_NODES, {"metadata": {"name": "n1"}})
     watched.clear()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(server.run)
+    async with in_background(server.run) as tasks:
         await tasks.start(scheduler.follow)
         await anyio.sleep(5)
         assert sorted(watched) == ["list", "watch"]
@@ -121,7 +117,6 @@ async def test_gpu_nodes_are_watched_once_whether_or_not_slices_are_made(partiti
         await api.delete(GPU_NODES, "n1")
         await anyio.sleep(5)
         assert scheduler.uses.use_on("n1") is None
-        tasks.cancel_scope.cancel()
 
 
 _OWNER = ("apps/v1", "ReplicaSet")
