@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from gpu.request import ContainerKind, ContainerRef
+from gpu.translation import Refusal, Translation
 from wire.core import Pod
 
 Raw = dict[str, Any]
@@ -43,3 +44,15 @@ def asking(*limits: Mapping[str, Any], init: Sequence[Mapping[str, Any]] = (), *
     """A pod whose containers ``main``, ``side`` and ``third`` have these limits, and its init container those."""
     listed = [container(name, limit) for name, limit in zip(("main", "side", "third"), limits, strict=False)]
     return pod(*listed, init=[container("load", limit) for limit in init], **more)
+
+
+def understood(translate: Callable[[], Translation | Refusal]) -> Translation | None:
+    """Return what a pod is translated to, the same each time; None where it is refused with all that a refusal says."""
+    answer = translate()
+    assert translate() == answer
+    if isinstance(answer, Translation):
+        return answer
+    assert answer.field
+    assert answer.message
+    assert answer.allowed
+    return None

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from gpu.dialects import aliyun
 from gpu.dialects.settings import AliyunSettings, DialectSettings
 from gpu.request import GpuRequest, MemoryAsk, MigAsk, WholeAsk
-from gpu.translation import GivenDevice, Mistake, NoteCode, Refusal, ResourceEdit, Translation, Written
+from gpu.translation import GivenDevice, Mistake, NoteCode, ResourceEdit, Translation, Written
 from tests.fuzzing import fuzzed
-from tests.gpu.dialects.pods import C0, C1, C2, I0, Raw, asking, container, pod
+from tests.gpu.dialects.pods import C0, C1, C2, I0, Raw, asking, container, pod, understood
 from tests.gpu.dialects.rows import Row, asks, edited, holds, note, parametrized, without
 from wire.core import Pod
 
@@ -266,14 +266,8 @@ def test_whatever_is_written_the_answer_is_a_sound_request_or_a_refusal(
     limits: list[Raw], init: list[Raw], settings: DialectSettings
 ) -> None:
     asked = asking(*limits, init=init)
-
-    answer = aliyun.translate(asked, settings)
-
-    assert aliyun.translate(asked, settings) == answer
-    if isinstance(answer, Refusal):
-        assert answer.field
-        assert answer.message
-        assert answer.allowed
+    answer = understood(lambda: aliyun.translate(asked, settings))
+    if answer is None:
         return
     unit = settings.aliyun.unit_mib
     for asking_container, limit in zip(asked.spec.containers, limits, strict=True):

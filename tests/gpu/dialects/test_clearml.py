@@ -13,7 +13,7 @@ from gpu.request import FractionAsk, GpuRequest, MemoryAsk, MigAsk, WholeAsk
 from gpu.share import NANO_PER_DEVICE
 from gpu.translation import EnvEdit, Mistake, Note, NoteCode, Refusal, ResourceEdit, Translation, Wishes, Written
 from tests.fuzzing import fuzzed
-from tests.gpu.dialects.pods import C0, C1, I0, asking, container, pod
+from tests.gpu.dialects.pods import C0, C1, I0, asking, container, pod, understood
 from tests.gpu.dialects.rows import Row, asks, edited, holds, note, parametrized, without
 from tests.values import of_kind
 from wire.core import Pod
@@ -410,14 +410,8 @@ def test_whatever_is_written_the_answer_is_a_sound_request_or_a_refusal(
     labels = {} if label is None else {"clearml-injector/fraction": label}
     asked = asking(*limits, init=[init], labels=labels)
     choices = DialectSettings(clearml=chosen)
-
-    answer = clearml.translate(asked, choices)
-
-    assert clearml.translate(asked, choices) == answer
-    if isinstance(answer, Refusal):
-        assert answer.field
-        assert answer.message
-        assert answer.allowed
+    answer = understood(lambda: clearml.translate(asked, choices))
+    if answer is None:
         return
     for ask in answer.request.shared:
         assert ask.mem_mib > 0 if isinstance(ask, MemoryAsk) else 0 < ask.nano <= NANO_PER_DEVICE

@@ -28,7 +28,7 @@ from gpu.translation import (
     Written,
 )
 from tests.fuzzing import fuzzed
-from tests.gpu.dialects.pods import C0, C1, I0, asking
+from tests.gpu.dialects.pods import C0, C1, I0, asking, understood
 from tests.values import of_kind
 from wire.core import Pod
 
@@ -481,12 +481,8 @@ def test_whatever_is_written_the_answer_is_sound_or_a_refusal(
     first: dict[str, Any], second: dict[str, Any], annotations: dict[str, str], owns: bool
 ) -> None:
     pod = asking(first, second, annotations=annotations)
-    answer = hami.translate(pod, settings(owns_plain_counts=owns))
-    assert answer == hami.translate(pod, settings(owns_plain_counts=owns))
-    if isinstance(answer, Refusal):
-        assert answer.field
-        assert answer.message
-        assert answer.allowed
+    answer = understood(lambda: hami.translate(pod, settings(owns_plain_counts=owns)))
+    if answer is None:
         return
     for asked in (answer.request, *answer.alternatives):
         for container in asked.containers:

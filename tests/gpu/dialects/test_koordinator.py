@@ -16,7 +16,7 @@ from gpu.request import Ask, ContainerRef, ContainerRequest, FractionAsk, GpuReq
 from gpu.share import NANO_PER_DEVICE
 from gpu.translation import GivenDevice, Mistake, Note, NoteCode, Refusal, ResourceEdit, Translation, Wishes, Written
 from tests.fuzzing import fuzzed
-from tests.gpu.dialects.pods import C0, C1, I0, asking, container, pod
+from tests.gpu.dialects.pods import C0, C1, I0, asking, container, pod, understood
 from tests.values import of_kind
 from wire.core import Pod
 
@@ -336,12 +336,8 @@ def test_whatever_is_written_the_answer_is_sound_or_a_refusal(
     asked = asking(first, second, init=[init])
     if not koordinator.speaks(asked, DEFAULTS):
         return
-    answer = koordinator.translate(asked, DEFAULTS)
-    assert answer == koordinator.translate(asked, DEFAULTS)
-    if isinstance(answer, Refusal):
-        assert answer.field
-        assert answer.message
-        assert answer.allowed
+    answer = understood(lambda: koordinator.translate(asked, DEFAULTS))
+    if answer is None:
         return
     for ask in answer.request.shared:
         amount = ask.mem_mib if isinstance(ask, MemoryAsk) else ask.nano

@@ -14,7 +14,7 @@ from gpu.request import Ask, FractionAsk, GpuRequest, MigAsk, WholeAsk
 from gpu.share import NANO_PER_DEVICE
 from gpu.translation import GivenDevice, Mistake, NoteCode, Refusal, ResourceEdit, Translation, Wishes, Written
 from tests.fuzzing import fuzzed
-from tests.gpu.dialects.pods import C0, C1, C2, I0, Raw, asking
+from tests.gpu.dialects.pods import C0, C1, C2, I0, Raw, asking, understood
 from tests.gpu.dialects.rows import Row, asks, edited, holds, note, parametrized, without
 from tests.values import of_kind
 
@@ -286,14 +286,8 @@ def test_whatever_is_written_the_answer_is_a_sound_request_or_a_refusal(
     limits: list[Raw], init: list[Raw], allow_span: bool
 ) -> None:
     asked, choices = asking(*limits, init=init), settings(allow_span=allow_span)
-
-    answer = metagpu.translate(asked, choices)
-
-    assert metagpu.translate(asked, choices) == answer
-    if isinstance(answer, Refusal):
-        assert answer.field
-        assert answer.message
-        assert answer.allowed
+    answer = understood(lambda: metagpu.translate(asked, choices))
+    if answer is None:
         return
     for request in (answer.request, *answer.alternatives):
         assert all(0 < ask.nano <= NANO_PER_DEVICE for ask in request.shared if isinstance(ask, FractionAsk))

@@ -15,7 +15,7 @@ from gpu.request import Ask, ContainerRef, ContainerRequest, FractionAsk, GpuReq
 from gpu.share import NANO_PER_DEVICE
 from gpu.translation import GivenDevice, Mistake, Note, NoteCode, Refusal, Translation, Wishes, Written
 from tests.fuzzing import fuzzed
-from tests.gpu.dialects.pods import C0, C1, I0, asking
+from tests.gpu.dialects.pods import C0, C1, I0, asking, understood
 from tests.values import of_kind
 from wire.core import Pod
 
@@ -325,12 +325,8 @@ KEYS = st.one_of(
 @given(st.dictionaries(KEYS, VALUES, max_size=5))
 def test_whatever_is_written_the_answer_is_sound_or_a_refusal(annotations: dict[str, str]) -> None:
     pod = annotated(annotations)
-    answer = nvfractions.translate(pod, DEFAULTS)
-    assert answer == nvfractions.translate(pod, DEFAULTS)
-    if isinstance(answer, Refusal):
-        assert answer.field
-        assert answer.message
-        assert answer.allowed
+    answer = understood(lambda: nvfractions.translate(pod, DEFAULTS))
+    if answer is None:
         return
     for ask in answer.request.shared:
         if isinstance(ask, MemoryAsk):

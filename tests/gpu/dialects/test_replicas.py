@@ -16,7 +16,7 @@ from gpu.request import Ask, ContainerRef, FractionAsk, GpuRequest, MemoryAsk, M
 from gpu.share import NANO_PER_DEVICE
 from gpu.translation import Mistake, NoteCode, Refusal, ResourceEdit, Translation, Wishes, Written
 from tests.fuzzing import fuzzed
-from tests.gpu.dialects.pods import C0, C1, I0, Raw, asking
+from tests.gpu.dialects.pods import C0, C1, I0, Raw, asking, understood
 from tests.gpu.dialects.rows import Row, asks, holds, note, parametrized, without
 from tests.values import of_kind
 
@@ -425,14 +425,8 @@ def test_whatever_is_written_the_answer_is_a_sound_request_or_a_refusal(
     limits: list[Raw], init: list[Raw], chosen: ReplicasSettings
 ) -> None:
     asked, choices = asking(*limits, init=init), DialectSettings(replicas=chosen)
-
-    answer = replicas.translate(asked, choices)
-
-    assert replicas.translate(asked, choices) == answer
-    if isinstance(answer, Refusal):
-        assert answer.field
-        assert answer.message
-        assert answer.allowed
+    answer = understood(lambda: replicas.translate(asked, choices))
+    if answer is None:
         return
     assert len(answer.alternatives) <= MOST_ALTERNATIVES
     for request in (answer.request, *answer.alternatives):

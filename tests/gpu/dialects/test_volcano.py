@@ -26,7 +26,7 @@ from gpu.translation import (
     Written,
 )
 from tests.fuzzing import fuzzed
-from tests.gpu.dialects.pods import C0, C1, I0, asking
+from tests.gpu.dialects.pods import C0, C1, I0, asking, understood
 from tests.values import of_kind
 from wire.core import Pod
 
@@ -359,12 +359,8 @@ def test_whatever_is_written_the_answer_is_sound_or_a_refusal(
     pod = asking(first, init=[init])
     if not module.speaks(pod, DEFAULTS):
         return
-    answer = module.translate(pod, DEFAULTS)
-    assert answer == module.translate(pod, DEFAULTS)
-    if isinstance(answer, Refusal):
-        assert answer.field
-        assert answer.message
-        assert answer.allowed
+    answer = understood(lambda: module.translate(pod, DEFAULTS))
+    if answer is None:
         return
     for asked in (answer.request, *answer.alternatives):
         for ask in asked.shared:

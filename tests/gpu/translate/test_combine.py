@@ -24,7 +24,7 @@ from gpu.translate import combine
 from gpu.translate.asked import needs_record
 from gpu.translation import GivenDevice, Mistake, Note, NoteCode, Refusal, ResourceEdit, Translation, Wishes, Written
 from tests.fuzzing import fuzzed
-from tests.gpu.dialects.pods import C0, C1, Raw, asking, container, pod
+from tests.gpu.dialects.pods import C0, C1, Raw, asking, container, pod, understood
 from tests.gpu.dialects.rows import Row, asks, edited, holds, parametrized
 from tests.values import of_kind
 from wire.core import Pod
@@ -544,14 +544,8 @@ def test_whatever_is_written_the_answer_is_a_sound_request_or_a_refusal(
 ) -> None:
     labels = {} if label is None else {LABEL: label}
     asked = asking(*limits, init=init, labels=labels, annotations=annotations)
-
-    answer = combine.translate(asked, settings)
-
-    assert combine.translate(asked, settings) == answer
-    if isinstance(answer, Refusal):
-        assert answer.field
-        assert answer.message
-        assert answer.allowed
+    answer = understood(lambda: combine.translate(asked, settings))
+    if answer is None:
         return
     assert record.read(record.render(answer)) == msgspec.structs.replace(answer, edits=(), env=())
     for request in (answer.request, *answer.alternatives):
