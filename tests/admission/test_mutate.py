@@ -212,17 +212,6 @@ def test_a_users_own_config_maps_are_left_alone() -> None:
     assert result["spec"]["containers"][0]["envFrom"] == raw["spec"]["containers"][0]["envFrom"]
 
 
-def test_pods_of_other_schedulers_are_not_touched() -> None:
-    raw = half(container(env=[{"name": VISIBLE, "value": "all"}]), scheduler="default-scheduler", annotations=BROUGHT)
-    assert _mutated(raw) is raw
-
-
-def test_a_malformed_ask_is_refused_in_kais_words() -> None:
-    raw = pod(annotations={names.GPU_FRACTION: "1.5"})
-    refusal = of_kind(Refusal, mutated(raw, choices=Choices(), settings=Settings(), rng=random.Random(1)))
-    assert refusal.message == "gpu-fraction annotation value must be a positive number smaller than 1.0"
-
-
 _env = st.lists(
     st.builds(
         lambda name, value: {"name": name, **value},
@@ -271,13 +260,6 @@ def _pods(draw: st.DrawFn) -> Raw:
         st.sampled_from([[], [{"name": "p-aaaaaaa-shared-gpu-0-vol", "configMap": {"name": "p-aaaaaaa-shared-gpu-0"}}]])
     )
     return raw
-
-
-@given(raw=_pods(), hand_over=st.sampled_from(HandOver), guard=st.sampled_from(Guard))
-def test_admitting_twice_is_admitting_once(raw: Raw, hand_over: HandOver, guard: Guard) -> None:
-    settings = Settings(hand_over=hand_over)
-    once = _mutated(raw, settings, guard)
-    assert _mutated(once, settings, guard) == once
 
 
 @given(raw=_pods(), hand_over=st.sampled_from(HandOver))

@@ -4,7 +4,6 @@ import pytest
 
 from admission.settings import Choices, Guard
 from admission.validate import refusal_of_new, refusal_of_update
-from gpu.dialects.settings import DialectSettings
 from tests.admission.pods import Raw, container, half, pod
 from tests.values import there
 from wire import names
@@ -61,13 +60,6 @@ def test_whether_limits_must_be_enforced_is_said_by_one_of_three_words(text: str
 @pytest.mark.parametrize("text", ["true", "hard", "false"])
 def test_a_pod_may_insist_on_enforcement_or_not(text: str) -> None:
     assert refusal_of_new(pod(annotations={names.REQUIRE_ENFORCEMENT: text}), choices=Choices()) is None
-
-
-def test_shares_can_be_switched_off() -> None:
-    refusal = there(refusal_of_new(half(), choices=Choices(dialects=DialectSettings(sharing=False))))
-    assert refusal.startswith(
-        "attempting to create a pod team-a/trainer with gpu sharing request, while GPU sharing is disabled"
-    )
 
 
 @pytest.mark.parametrize(("guard", "refused"), [(Guard.OFF, False), (Guard.INJECT, True), (Guard.REJECT, True)])

@@ -8,7 +8,6 @@ import pytest
 from admission.certificates.pair import YEAR_S
 from admission.certificates.rotation import Rotation
 from admission.certificates.steps import Held, Keep, Make, Publish, Serve, Step, View, decide, health
-from kube.client.errors import NotFound
 from tests.admission.certificates.shell import LIFETIME_S, WEBHOOKS, Site, ready, replica, site
 from tests.admission.certificates.worlds import NAMES, NOW_S, pair, view, webhook_state
 
@@ -104,30 +103,6 @@ async def test_a_right_that_is_lost_later_costs_no_review_before_the_certificate
         cluster.forbidden.clear()
         await ready(one)
         assert await cluster.asked(one) == []
-
-
-async def test_a_secret_that_is_deleted_costs_no_review_and_is_filled_again() -> None:
-    """Replicas have no right to create it; who applies rbac.yaml again brings it, empty."""
-    async with (
-        site() as cluster,
-        replica(cluster, lifetime_s=YEAR_S) as one,
-        replica(cluster, lifetime_s=YEAR_S) as two,
-    ):
-        await ready(one, two)
-        before = await cluster.secret()
-        await cluster.delete_secret()
-        async with replica(cluster, lifetime_s=YEAR_S) as late:
-            await _asked_for_a_while(cluster, one, two)
-            assert "apply admission/rbac.yaml" in " ".join(one.warnings())
-            assert "there is no certificate: the Secret " in late.unready()
-            with pytest.raises(NotFound):
-                await cluster.secret()
-            await cluster.bring_secret()
-            await _asked_for_a_while(cluster, one, two)
-            assert await cluster.secret() == before, "the pair that was in use, and no other"
-            await ready(late)
-            assert await cluster.asked(late) == []
-            assert (one.warnings(), late.warnings()) == ((), ())
 
 
 @pytest.mark.parametrize(

@@ -126,12 +126,6 @@ def test_a_group_is_refused_and_its_namespace_is_logged(caplog: pytest.LogCaptur
     assert caplog.records[0].__dict__["fields"]["name"] == "team-a/g"
 
 
-def test_a_group_with_warnings_is_allowed() -> None:
-    allowed = of_group(group_review(raw_group({"name": "a", "minMember": 1}, minSubGroup=2)))
-    assert allowed["allowed"]
-    assert allowed["warnings"] == ["minSubGroup (2) exceeds the number of direct child SubGroups (1)"]
-
-
 def test_a_group_that_is_stored_with_another_type_counts_as_stored() -> None:
     parts = ({"name": "mid", "minMember": 1}, {"name": "leaf", "parent": "mid", "minMember": 1})
     assert not of_group(group_review(raw_group(*parts)))["allowed"]

@@ -12,9 +12,7 @@ from typing import Any
 import anyio
 
 from nodeagent.core.mig_partitioning import (
-    CLEAR_NS,
     KUBELET_SETTLES_NS,
-    PATIENCE_NS,
     CardSlices,
     NotDone,
     Outcome,
@@ -199,38 +197,6 @@ async def test_an_attempt_at_a_slice_of_a_pod_or_a_book_is_refused_and_another_o
         assert states(world)[2:] == [State.UNDER_WAY, State.DONE]
         assert partitioner.counts == {"done": 1, "refused": 2, "failed": 0, "restored": 0}
         assert world.calls[-1] == "make 2g.20gb at 0"
-
-
-async def test_a_pod_that_comes_at_the_last_moment_keeps_its_slice() -> None:
-    world = World()
-    async with partitioning(world):
-        world.layout = ("2g@0",)
-        await anyio.sleep(CLEAR_NS / SECOND_NS)
-        world.given = ["MIG-1g@1"]
-        await anyio.sleep(PATIENCE_NS / SECOND_NS + 5)
-        assert states(world) == [State.UNDER_WAY, State.REFUSED]
-        assert world.calls == []
-        assert "MIG-1g@0" in world.listed
-
-
-async def test_an_agent_that_starts_does_not_repeat_what_has_ended() -> None:
-    told = PartitioningStatus(attempt="a", state="failed", why="words")
-    world = World(layout=("2g@0",), status=GpuNodeStatus(cards=[CardStatus(uuid=GPU, partitioning=told)]))
-    partitioner = GpuPartitioner(
-        world,
-        world,
-        gpu_node=world.gpu_node,
-        booked=list,
-        told=lambda: None,
-        heard=lambda _, outcome: world.heard.append(outcome),
-        now_ns=now_ns,
-    )
-    partitioner.seed(world.gpu_node())
-    assert partitioner.reports[GPU].partitioning == told
-    with anyio.move_on_after(30):
-        await partitioner.run()
-    assert (world.heard, world.calls) == ([], [])
-    assert partitioner.reports[GPU].partitioning == told
 
 
 async def test_a_partitioner_that_ends_between_two_steps_is_followed_by_one_that_completes_the_layout() -> None:

@@ -321,25 +321,6 @@ async def test_a_write_that_is_refused_is_tried_again_and_keeps_nobody_else_wait
         assert await it.annotations() == TOLD
 
 
-@pytest.mark.parametrize(("status", "most"), [(403, 9), (500, 70)])
-async def test_a_write_that_keeps_failing_is_tried_ever_more_seldom(status: int, most: int) -> None:
-    async with scene() as it:
-        refused: list[Call] = []
-
-        def refuse(call: Call) -> Fault:
-            if call.user == AGENT and call.verb == "patch" and call.name == "r":
-                refused.append(call)
-                return Fault(refuse_with=status)
-            return NOTHING
-
-        it.server.faults.on_request.append(refuse)
-        await it.start()
-        it.kubelet.given = {"r": ("GPU-a",)}
-        await it.reserve()
-        await anyio.sleep(300.0)
-        assert 5 <= len(refused) <= most
-
-
 async def writes_in_an_hour(it: Scene) -> list[str]:
     before = len(it.writes())
     await anyio.sleep(3600.0)
@@ -368,14 +349,3 @@ async def test_a_device_that_a_starting_kubelet_gave_a_pod_which_it_then_refuses
         await it.admit(phase="Failed")
         await anyio.sleep(60.0)
         assert await it.annotations() == {}
-
-
-async def test_a_pod_from_before_the_agent_is_told_when_its_kubelet_has_settled() -> None:
-    async with scene() as it:
-        await it.reserve()
-        it.kubelet.given = {"r": ("GPU-a",)}
-        await it.start()
-        await anyio.sleep(9.0)
-        assert await it.annotations() == {}
-        await anyio.sleep(3.0)
-        assert await it.annotations() == TOLD

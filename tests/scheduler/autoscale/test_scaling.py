@@ -205,16 +205,6 @@ def look_alike(namespace: str, **labels: str) -> dict[str, Any]:
 OF_A = {"shared-gpu-pod-name": "a", "shared-gpu-pod-namespace": TEAM}
 
 
-async def test_a_look_alike_elsewhere_is_nothing() -> None:
-    async with autoscaled("1x0", spare=0) as it:
-        user = api_of(it.world, "user")
-        await user.create(PODS, look_alike(TEAM, **OF_A), namespace=TEAM)
-        await create(it.world, share("a"))
-        await settle(10)
-        assert it.scaling_names == ["team-a-a"]
-        assert find(it.world, "team-a-a")["metadata"].get("deletionTimestamp") is None
-
-
 async def test_a_pod_in_our_namespace_that_names_no_source_is_left_alone_and_keeps_nobody_waiting_but_its_name() -> (
     None
 ):

@@ -27,7 +27,7 @@ from simulator.apiserver.server import MemoryApiServer
 from simulator.clock import VirtualClock
 from simulator.world import World
 from tests.scheduler import stage
-from tests.scheduler.stage import create, find, is_call, phases, pod, settle, share, strike_all, waits_because, writes
+from tests.scheduler.stage import create, find, is_call, phases, pod, settle, share, waits_because, writes
 from wire import names
 from wire.core import Pod
 
@@ -52,14 +52,6 @@ async def test_a_share_whose_hand_over_was_broken_off_is_handed_over_again() -> 
         assert phases(world) == {"a": "Running", "b": "Running"}
 
 
-async def test_further_shares_of_a_new_device_need_no_request_of_their_own() -> None:
-    async with stage.stage("1x1x80GiB") as world:
-        await create(world, *(share(name, "0.25") for name in ("a", "b", "c", "d")))
-        await settle(30)
-        assert set(phases(world).values()) == {"Running"}
-        assert len(writes(world, "scheduler", "bindrequests", verb="create")) == 1
-
-
 async def test_a_request_that_is_seen_is_not_asked_for() -> None:
     async with stage.stage("1x1x80GiB") as world:
         world.binder.crash()
@@ -67,15 +59,6 @@ async def test_a_request_that_is_seen_is_not_asked_for() -> None:
         await settle(60)
         asked = [entry for entry in world.server.audit if entry.user == "scheduler" and entry.verb == "get"]
         assert [entry for entry in asked if entry.resource == "bindrequests"] == []
-
-
-async def test_attempts_that_keep_failing_back_off() -> None:
-    async with stage.stage("1x1x80GiB") as world:
-        world.nodes["node-0"].reject_next(1_000)
-        await create(world, share("a"))
-        await settle(600)
-        assert phases(world) == {"a": "Pending"}
-        assert len(writes(world, "scheduler", "bindrequests", verb="create")) < 15
 
 
 async def _kept(world: World) -> None:
@@ -150,19 +133,6 @@ async def test_a_restarted_scheduler_counts_what_its_predecessor_handed_over() -
         await world.restart(world.binder)
         await settle(30)
         assert phases(world) == {"a": "Running", "b": "Pending"}
-
-
-async def test_a_device_waits_for_the_reservation_of_a_pod_that_went_on_its_way() -> None:
-    async with stage.stage("1x1x80GiB") as world:
-        strike_all(world, is_call("binder", "create", "pods"), Fault(delay_s=3.0))
-        await create(world, share("a"))
-        await settle(1)
-        await world.api.delete(PODS, "a", namespace=stage.TEAM)
-        await create(world, pod("w", gpus=1))
-        await settle(60)
-        assert phases(world) == {"w": "Running"}
-        writes = [(entry.user, entry.resource, entry.subresource) for entry in world.server.audit if entry.code == 201]
-        assert writes.index(("binder", "pods", "")) < writes.index(("scheduler", "pods", "binding"))
 
 
 async def test_a_device_whose_reservation_never_comes_is_used_after_a_while() -> None:

@@ -150,19 +150,6 @@ async def test_what_the_agent_refuses_counts_again_and_the_pod_is_told_that_none
     assert [each for each, _ in await it.asked()] != [attempt]
 
 
-async def test_an_attempt_that_no_agent_takes_up_is_withdrawn_after_a_minute() -> None:
-    it = await scene(WANTS_ALL)
-    it.decide()
-    await it.partitioning.look()
-    await anyio.sleep(59)
-    await it.partitioning.look()
-    assert len(await it.asked()) == 1
-    await anyio.sleep(2)
-    await it.partitioning.look()
-    assert await it.asked() == []
-    assert it.cluster.free_slices("n1") == {ONE: 1}
-
-
 async def test_a_gpu_node_that_changed_meanwhile_is_not_overwritten() -> None:
     it = await scene(WANTS_ALL)
     it.decide()
@@ -237,20 +224,6 @@ async def test_what_is_asked_of_other_gpus_stays() -> None:
     assert [layout for _, layout in await it.asked()] == [[("2g.20gb", 2)], [("7g.80gb", 0)]]
 
 
-async def test_what_goes_on_two_gpus_of_a_node_at_once_is_given_to_nobody() -> None:
-    it = await scene(pod("p", extended={TWO: "1"}), pod("q", extended={TWO: "1"}))
-    it.cluster.upsert_node(node("n1", gpus=0, labels=OFFERED, extended={ONE: "14"}))
-    full = [{**SLICE, "start": start, "uuid": f"MIG-{start}"} for start in range(7)]
-    cards = [{"uuid": uuid, "mig": True, "profiles": PROFILES, "layout": full} for uuid in ("GPU-a", "GPU-b")]
-    await it.api.patch(GPU_NODES, "n1", {"status": {"cards": cards}}, subresource="status")
-    await it.follow()
-    it.decide()
-    await it.partitioning.look()
-    assert len(await it.asked()) == 2
-    assert it.cluster.free_slices("n1") == {ONE: 10}
-    assert it.cluster.validate() == []
-
-
 async def test_a_new_leader_places_nobody_on_what_the_one_before_had_destroyed() -> None:
     it = await scene(WANTS_ALL)
     it.decide()
@@ -282,16 +255,6 @@ async def test_a_pod_that_gives_up_meanwhile_says_nothing_and_another_says_what_
     assert found[0] is Code.NO_NODE_FITS
 
 
-async def test_pods_for_which_nothing_can_be_cut_hold_up_no_other() -> None:
-    hopeless = [pod(f"h{number}", extended={TWO: "1"}, cpu=str(100 + number), priority=9) for number in range(20)]
-    it = await scene(*hopeless, WANTS_ALL)
-    it.decide()
-    for _ in range(10):
-        await it.partitioning.look()
-        await anyio.sleep(1)
-    assert [layout for _, layout in await it.asked()] == [[("7g.80gb", 0)]]
-
-
 async def test_pods_in_front_that_get_nothing_keep_nobody_from_slices() -> None:
     """Each of them wants more CPU than there is."""
     hopeless = [pod(f"h{number:02}", extended={SEVEN: "1"}, cpu=f"{100 + number}", priority=9) for number in range(40)]
@@ -303,13 +266,3 @@ async def test_pods_in_front_that_get_nothing_keep_nobody_from_slices() -> None:
     assert [layout for _, layout in await it.asked()] == [[("1g.10gb", 0), ("2g.20gb", 2)]]
     assert it.says() == (Code.PARTITIONING_UNDER_WAY, "n1")
     assert it.says("h00") == (Code.NO_GPU_CAN_BE_PARTITIONED, f"1 {SEVEN}")
-
-
-async def test_nothing_is_said_where_no_gpu_is_offered() -> None:
-    it = await scene(WANTS_ALL)
-    it.cluster.upsert_node(node("n1", gpus=0, extended={ONE: "1"}))
-    it.decide()
-    await it.partitioning.look()
-    it.decide()
-    found = there(it.says())
-    assert (found[0], await it.asked()) == (Code.NO_NODE_FITS, [])

@@ -138,22 +138,6 @@ def test_a_limit_below_what_is_used_is_set_all_the_same(node: Node) -> None:
     assert node.limiting.uses([HELD]) == {HELD: 5000 * MIB}
 
 
-def test_a_stricter_limit_of_others_stays(node: Node) -> None:
-    path = node.group(ID)
-    node.machine.more = [f"limit GPU-a {path} 0 {500 * MIB}"]
-    node.machine.write()
-    assert node.turn() == Limited((HELD,))
-    assert node.limits()["GPU-a", ID] == 500
-
-
-def test_another_cap_replaces_what_was_set(node: Node) -> None:
-    node.group(ID)
-    for mib in (1000, 2000, 300):
-        node.caps[HELD] = mib
-        assert node.turn() == Limited((HELD,))
-        assert node.limits()["GPU-a", ID] == mib
-
-
 def test_a_limit_that_was_lost_is_set_again(node: Node) -> None:
     """A driver that was loaded anew has none, where it counts by itself."""
     node.group(ID)
@@ -265,15 +249,6 @@ def test_an_older_pynvml_limits_nobody_and_says_so(node: Node) -> None:
     why = "the installed nvidia-ml-py has no memory limits of control groups; 13.615 and later have"
     assert node.turn() == Limited((), why)
     assert node.limiting.uses([HELD]) == {}
-
-
-def test_slices_of_mig_and_their_cards_are_never_limited(node: Node) -> None:
-    node.group(ID)
-    node.caps = {(POD, "MIG-x"): 1000, (POD, "GPU-a"): 1000, (POD, "GPU-b"): 1000}
-    node.machine.more = ["mig MIG-x GPU-a 9856"]
-    node.machine.write()
-    assert node.turn() == Limited(((POD, "GPU-b"),))
-    assert {card for card, _ in node.limits()} == {"GPU-b"}
 
 
 def test_containers_that_each_have_the_cap_are_not_held_together(node: Node) -> None:

@@ -113,16 +113,6 @@ def test_without_caps_it_ends_nobody(node: Node, groups: Groups, pod: str) -> No
     assert [report.caps for report in node.told()] == [None] * 10
 
 
-def test_the_last_caps_go_on_when_the_agent_has_gone(node: Node, groups: Groups, pod: str) -> None:
-    one = groups.start(groups.container(pod))
-    node.cap({(pod, "GPU-a"): 2048})
-    node.agent.close()
-    node.machine.hold(one.pid, "GPU-a", 3000)
-    node.turn()
-    node.turn()
-    assert one.wait(10) == -signal.SIGKILL
-
-
 def test_a_dry_run_ends_nobody_and_says_what_it_would(node: Node, groups: Groups, pod: str) -> None:
     one = groups.start(groups.container(pod))
     node.restart(Rules())

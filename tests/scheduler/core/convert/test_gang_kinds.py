@@ -21,7 +21,6 @@ from tests.scheduler.core.objects import (
     NANO,
     bind_request,
     bound,
-    changed,
     cluster,
     feed,
     node,
@@ -178,14 +177,6 @@ def test_a_gang_goes_on_without_a_member_that_it_does_not_need() -> None:
     assert [type(entry) for entry in made.decide(0).entries] == [Gang]
 
 
-def test_a_gang_waits_with_the_member_that_backs_off() -> None:
-    made = cluster(node(), pod_group("g", 2), *_members(2, gpus=1))
-    made.commits.failed("uid-m001", "", "lost", now_ns=0)
-    assert _verdict(made).code is Code.BACKING_OFF
-    plan = made.decide(10**10)
-    assert [type(entry) for entry in plan.entries] == [Gang]
-
-
 def test_a_pod_group_that_is_not_there_is_named() -> None:
     (entry,) = cluster(node(), *_members(2, gpus=1)).decide(0).entries
     assert isinstance(entry, Explain)
@@ -201,27 +192,6 @@ def test_an_unsupported_pod_group_is_never_started() -> None:
 
 
 SUBGROUPS = [{"name": "head", "minMember": 1}, {"name": "worker", "minMember": 2}]
-
-
-@pytest.mark.parametrize(
-    ("subgroups", "placed"),
-    [
-        (["head", "worker", "worker"], ["m0", "m1", "m2"]),
-        (["worker", "worker", "worker"], None),
-        (["head", "head", "worker"], None),
-        (["worker", "worker", "worker", "head"], ["m0", "m1", "m3"]),
-        (["", "head", "worker", "worker"], ["m1", "m2", "m3"]),
-    ],
-)
-def test_each_subgroup_gets_its_minimum(subgroups: list[str], placed: list[str] | None) -> None:
-    members = [pod(f"m{i}", group="g", subgroup=name, gpus=1) for i, name in enumerate(subgroups)]
-    (entry,) = cluster(node(), pod_group("g", subGroups=SUBGROUPS), *members).decide(0).entries
-    if placed is None:
-        assert isinstance(entry, Explain)
-        assert entry.verdict.code is Code.GANG_NOT_READY
-    else:
-        assert isinstance(entry, Gang)
-        assert [placement.name for placement in entry.placements] == placed
 
 
 def test_a_minimum_above_the_sum_of_the_subgroups_is_filled_by_anybody() -> None:
@@ -260,13 +230,6 @@ def test_an_older_pod_group_event_is_ignored() -> None:
     old, new = pod_group("g", 2), pod_group("g", 1)
     made = cluster(node(), new, old, *_members(1, gpus=1))
     assert [type(entry) for entry in made.decide(0).entries] == [Bind]
-
-
-def test_a_pod_that_joins_a_gang_later_is_a_member() -> None:
-    alone = pod("m", gpus=1)
-    made = cluster(node(), pod_group("g", 2), *_members(1, gpus=1), alone)
-    feed(made, changed(alone, annotations={names.POD_GROUP_NAME: "g"}))
-    assert [type(entry) for entry in made.decide(0).entries] == [Gang]
 
 
 def test_members_that_came_in_are_joined_one_at_a_time_when_the_minimum_runs() -> None:
