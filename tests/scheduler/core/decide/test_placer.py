@@ -14,6 +14,7 @@ from scheduler.core.model.plan import Alone, Attempt, Bind, Explain, Join, Place
 from scheduler.core.model.settings import Settings, Strategy
 from scheduler.core.model.verdict import Code
 from tests.scheduler.core.decide.test_making import attempts_of
+from tests.scheduler.core.decided import decided
 from tests.scheduler.core.model.test_records import said
 from tests.scheduler.core.objects import (
     NANO,
@@ -36,10 +37,7 @@ SPREAD = Settings(gpu_strategy=Strategy.SPREAD, cpu_strategy=Strategy.SPREAD)
 
 
 def _placed(*objects: Any, settings: Settings | None = None) -> dict[str, Placement]:
-    made = cluster(*objects, settings=settings)
-    plan = made.decide(0)
-    assert made.validate() == []
-    return {e.placement.name: e.placement for e in plan.entries if isinstance(e, Alone)}
+    return decided(*objects, settings=settings)[0]
 
 
 def _nodes(*objects: Any, settings: Settings | None = None) -> dict[str, str]:

@@ -9,9 +9,10 @@ import pytest
 from gpu.request import MemoryAsk
 from gpu.translation import Wishes
 from scheduler.conditions import messages
-from scheduler.core.model.plan import Alone, Explain
+from scheduler.core.model.plan import Alone
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code, NodeReason, Verdict
+from tests.scheduler.core.decided import decided
 from tests.scheduler.core.filters.judging import reason
 from tests.scheduler.core.model.test_records import said
 from tests.scheduler.core.objects import cluster, feed, node, pod, recorded
@@ -31,12 +32,9 @@ def _pod(wishes: Wishes, annotations: dict[str, str] | None = None) -> Pod:
 
 
 def _decided(*objects: Any, settings: Settings | None = None) -> tuple[str, Verdict | None]:
-    made = cluster(*objects, settings=settings)
-    plan = made.decide(0)
-    assert made.validate() == []
-    places = [entry.placement.node for entry in plan.entries if isinstance(entry, Alone)]
-    verdicts = [entry.verdict for entry in plan.entries if isinstance(entry, Explain)]
-    return next(iter(places), ""), next(iter(verdicts), None)
+    placed, explained = decided(*objects, settings=settings)
+    verdict = explained[0].verdict if explained else None
+    return next((placement.node for placement in placed.values()), ""), verdict
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from gpu.request import Ask, FractionAsk, WholeAsk
 from gpu.translation import Place, Translation
 from scheduler.core.model.plan import Alone, Explain, Placement, Retire
 from scheduler.core.model.verdict import Code, NodeReason, Verdict
+from tests.scheduler.core.decided import decided
 from tests.scheduler.core.model.test_records import request, said
 from tests.scheduler.core.objects import NANO, cluster, node, pod, recorded, reservation
 from wire import names
@@ -27,12 +28,8 @@ def _asking(
 
 
 def _decided(*objects: Any) -> tuple[dict[str, Placement], list[Verdict]]:
-    made = cluster(*objects)
-    plan = made.decide(0)
-    assert made.validate() == []
-    assert made.decide(0) == plan
-    placed = {entry.placement.name: entry.placement for entry in plan.entries if isinstance(entry, Alone)}
-    return placed, [entry.verdict for entry in plan.entries if isinstance(entry, Explain)]
+    placed, explained = decided(*objects)
+    return placed, [entry.verdict for entry in explained]
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,12 @@ from gpu.request import Ask, ContainerKind, ContainerRef, ContainerRequest, Frac
 from gpu.translation import Cards, Translation
 from scheduler.core.convert.nodes import node_record
 from scheduler.core.convert.pods import pod_record
-from scheduler.core.model.plan import Alone, Attempt, Explain, Join, Placement
+from scheduler.core.model.plan import Attempt, Join, Placement
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.seen_pods import Pods
 from scheduler.core.model.settings import Settings, Strategy
 from scheduler.core.model.verdict import Code, Verdict
+from tests.scheduler.core.decided import decided
 from tests.scheduler.core.objects import (
     NANO,
     bound,
@@ -50,11 +51,8 @@ def said(*containers: tuple[Ask, ...], **more: Any) -> Translation:
 
 
 def _decided(*objects: Any, settings: Settings | None = None) -> tuple[dict[str, Placement], list[Verdict]]:
-    made = cluster(*objects, settings=settings)
-    plan = made.decide(0)
-    assert made.validate() == []
-    placed = {entry.placement.name: entry.placement for entry in plan.entries if isinstance(entry, Alone)}
-    return placed, [entry.verdict for entry in plan.entries if isinstance(entry, Explain)]
+    placed, explained = decided(*objects, settings=settings)
+    return placed, [entry.verdict for entry in explained]
 
 
 def test_containers_on_one_seat_share_one_device_that_is_charged_for_both() -> None:

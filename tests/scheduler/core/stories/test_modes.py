@@ -9,9 +9,10 @@ import pytest
 from gpu.request import FractionAsk
 from gpu.translation import Wishes
 from scheduler.conditions import messages
-from scheduler.core.model.plan import Alone, Explain, Placement
+from scheduler.core.model.plan import Alone
 from scheduler.core.model.settings import Settings, Strategy
 from scheduler.core.model.verdict import NodeReason
+from tests.scheduler.core.decided import decided, groups_of
 from tests.scheduler.core.model.test_records import said
 from tests.scheduler.core.objects import (
     NANO,
@@ -34,18 +35,6 @@ TENTH = NANO // 10
 def running(name: str, mode: str, nano: int = THIRD, **more: Any) -> Pod:
     """A pod that asks for a share in a mode."""
     return recorded(said((FractionAsk(nano),), wishes=Wishes(mode=mode), **more), name)
-
-
-def _decided(*objects: Any, settings: Settings | None = None) -> tuple[dict[str, Placement], list[Explain]]:
-    made = cluster(*objects, settings=settings)
-    plan = made.decide(0)
-    assert made.validate() == []
-    placed = {entry.placement.name: entry.placement for entry in plan.entries if isinstance(entry, Alone)}
-    return placed, [entry for entry in plan.entries if isinstance(entry, Explain)]
-
-
-def _groups(placed: dict[str, Placement]) -> dict[str, str]:
-    return {name: placement.devices[0].group for name, placement in placed.items()}
 
 
 TOLD_BY = [
@@ -74,14 +63,14 @@ TOLD_BY = [
 def test_a_pod_joins_its_own_mode_and_opens_a_device_rather_than_meet_another(
     tenants: Any, there: str, coming: str, meets: bool
 ) -> None:
-    placed, _ = _decided(node(gpus=2), *tenants(there), running("p", coming))
-    assert (_groups(placed)["p"] == "g") is meets
+    placed, _ = decided(node(gpus=2), *tenants(there), running("p", coming))
+    assert (groups_of(placed)["p"] == "g") is meets
     assert placed["p"].devices[0].mode == coming
 
 
 @pytest.mark.parametrize("tenants", TOLD_BY)
 def test_where_no_device_is_left_to_open_it_waits_and_says_so(tenants: Any) -> None:
-    placed, (explained,) = _decided(node(gpus=1), *tenants("mps"), running("p", "hami-core"))
+    placed, (explained,) = decided(node(gpus=1), *tenants("mps"), running("p", "hami-core"))
     assert placed == {}
     assert explained.verdict.node_reasons == (NodeReason("mode", "", 1),)
     assert "1 node(s) have room only on shared GPUs whose pods use another mode" in (
@@ -92,9 +81,9 @@ def test_where_no_device_is_left_to_open_it_waits_and_says_so(tenants: Any) -> N
 @pytest.mark.parametrize("strategy", list(Strategy))
 def test_pods_of_two_modes_that_are_decided_together_get_devices_of_their_own(strategy: Strategy) -> None:
     pods = [running(f"p{number}", mode) for number, mode in enumerate(("mps", "hami-core", "mps", "", "hami-core"))]
-    placed, explained = _decided(node(gpus=2), *pods, settings=Settings(gpu_strategy=strategy))
+    placed, explained = decided(node(gpus=2), *pods, settings=Settings(gpu_strategy=strategy))
     assert explained == []
-    groups = _groups(placed)
+    groups = groups_of(placed)
     assert groups["p0"] == groups["p2"]
     assert groups["p1"] == groups["p4"]
     assert groups["p0"] != groups["p1"]
@@ -113,14 +102,14 @@ def test_kais_mps_pods_share_with_all_others_as_they_do_there() -> None:
     tenant = bound(
         pod("x", fraction="0.1", annotations={"mps": "true"}), "n1", ("g", TENTH), reservation="r-g", uuid="GPU-1"
     )
-    placed, _ = _decided(
+    placed, _ = decided(
         node(gpus=1),
         reservation("g", book={"uid-x": TENTH}),
         tenant,
         pod("p", fraction="0.1"),
         running("q", "hami-core"),
     )
-    assert _groups(placed) == {"p": "g", "q": "g"}
+    assert groups_of(placed) == {"p": "g", "q": "g"}
 
 
 def test_a_hand_over_of_another_scheduler_says_its_mode() -> None:
