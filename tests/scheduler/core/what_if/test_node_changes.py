@@ -272,7 +272,7 @@ def test_devices_are_told_apart_by_what_a_claim_may_need(first: list[Any], secon
     assert kinds_of_nodes(tries(*offered_by("n1", first), *offered_by("n2", second), *WAITS)) == found
 
 
-# A pod that anti-affinity keeps out is told whose end lets it start, whichever of the two has the term.
+# Of a pod that anti-affinity keeps out: whose end lets it start, whichever of the two has the term.
 WEB: Mapping[str, str] = {"app": "web"}
 KEEPS_OFF: Mapping[str, Any] = {
     "affinity": {

@@ -363,7 +363,7 @@ def test_a_constraint_that_is_not_there_is_refused_with_those_that_are() -> None
     assert len(changes(tried, Tolerating(Taint(key="k", effect="NoSchedule")))) == 1
 
 
-# A search asks one question at a time, and whoever answers may go on from another state of the cluster in between.
+# A search asks one question at a time; its caller may go on from another state of the cluster in between.
 GANG: tuple[Any, ...] = (pod_group("g", 3), *(pod(name, gpus=2, group="g") for name in "pqr"))
 
 
