@@ -10,7 +10,7 @@ from typing import Any, Final
 from kubernetes_asyncio.client import ApiException
 
 from tests.e2e.bare import STOCK, Bare, Object, reasons, settled
-from tools.kubeoracle.drawing import NAMESPACES, draw
+from tools.kubeoracle.drawing.snapshot import NAMESPACES, draw
 from wire import names
 
 _NAME: Final = "new"

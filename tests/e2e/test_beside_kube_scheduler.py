@@ -15,7 +15,7 @@ from tests.e2e.bare import Bare, bare, two_schedulers
 from tests.e2e.besides import beside, difference
 from tests.whole import IS_WHOLE
 from tools.cluster.plane import ControlPlane
-from tools.kubeoracle.drawing import NAMESPACES
+from tools.kubeoracle.drawing.snapshot import NAMESPACES
 
 pytestmark = pytest.mark.cluster
 _SLICE: Final = 10

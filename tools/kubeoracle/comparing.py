@@ -19,7 +19,7 @@ import msgspec
 from scheduler.core.filters.registry import FILTERS, Filters
 from scheduler.core.model.settings import Settings
 from tools.kubeoracle import program
-from tools.kubeoracle.drawing import Drawn, draw
+from tools.kubeoracle.drawing.snapshot import Drawn, draw
 from tools.kubeoracle.ours import SETTINGS, Ours, answer
 from tools.kubeoracle.program import Answer, Oracle, Reason
 

@@ -16,7 +16,7 @@ import msgspec
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import placements
 from tools.kubeoracle.comparing import better_than, differences
-from tools.kubeoracle.drawing import Drawn, draw_several
+from tools.kubeoracle.drawing.snapshot import Drawn, draw_several
 from tools.kubeoracle.ours import answer_of, cluster_of
 from tools.kubeoracle.program import Oracle
 from wire import names

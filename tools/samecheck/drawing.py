@@ -17,7 +17,7 @@ from gpu.translate import combine, say
 from gpu.translation import Refusal
 from simulator.nodes.containers import EXIT_CODE, RUN_S
 from simulator.nodes.shape import NodeShape
-from tools.kubeoracle import drawing as rules
+from tools.kubeoracle.drawing import amounts, rules
 from wire import gangs, names
 from wire.core import Pod
 
@@ -114,7 +114,7 @@ class _Drawing:
         r = self._r
         spec: Json = {"containers": [{"name": "c0", "image": "app"}], "schedulerName": names.SCHEDULER_NAME}
         if self._chance(0.25):
-            spec |= _amounts_only(rules.containers(r))
+            spec |= _amounts_only(amounts.containers(r))
         for kind in r.sample(_ASKS if self.count == 1 else _ALONE, r.choice((0, 0, 0, 1, 2))):
             rules.ASKS[kind](r, spec)
         _allowed(spec)
@@ -352,9 +352,9 @@ def _limit(container: Json, limits: Mapping[str, Any]) -> None:
 def _amounts_only(spec: Json) -> Json:
     """Containers without what the API server takes by further rules only."""
     for each in (*spec["containers"], *spec.get("initContainers", ())):
-        for amounts in each["resources"].values():
-            amounts.pop("hugepages-2Mi", None)
-            amounts.pop(names.GPU_RESOURCE, None)
+        for asked in each["resources"].values():
+            asked.pop("hugepages-2Mi", None)
+            asked.pop(names.GPU_RESOURCE, None)
     return {name: value for name, value in spec.items() if name in {"containers", "initContainers"}}
 
 

@@ -29,7 +29,7 @@ from simulator.clock import VirtualClock
 from simulator.nodes import shape
 from simulator.world import World, WorldSettings
 from tests.simulator.made_up import NODE, Story, granted, node, pod, reservation, whole
-from tools.kubeoracle import drawing
+from tools.kubeoracle.drawing import amounts, snapshot
 from wire.core import Pod
 
 VIRTUAL_TIME = True
@@ -251,10 +251,10 @@ def counted_by_the_scheduler(raw: dict[str, Any]) -> dict[str, int]:
 def test_every_pod_shape_of_the_oracle_counts_the_same_in_the_recount() -> None:
     shapes: Counter[str] = Counter()
     for seed in range(200):
-        question = drawing.draw(seed).question
+        question = snapshot.draw(seed).question
         for raw in (question["pod"], *question["pods"]):
             assert counted_by_the_recount(raw) == counted_by_the_scheduler(raw), (seed, raw)
-            shapes.update(drawing.asked(raw["spec"]) | drawing.resizes(raw))
+            shapes.update(amounts.asked(raw["spec"]) | amounts.resizes(raw))
     assert not {
         "sidecar", "init container", "overhead", "pod-level resources", "resize", "resize of sidecar",
         "resize of pod", "resize, infeasible",
