@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from simulator.nodes.ground_truth import Started
+from tests.controllers import stories
 from tests.controllers.conftest import SetWorkloads
 from tests.controllers.workloads import Json, Workloads, bound, busy, uids
-from tests.e2e.cluster import PATIENCE_S, Pod, eventually, scheduled_message
+from tests.e2e.cluster import Pod, scheduled_message
 from tools.controllers.catalogue import JOBSET
 
 pytestmark = [pytest.mark.cluster, pytest.mark.controllers]
@@ -70,30 +71,19 @@ async def test_shares_of_one_device_are_taken_and_given_back(set_workloads: SetW
     async with set_workloads("1x2x80GiB") as at:
         await make(at, "small", job("workers", never(at, fraction="0.5"), replicas=2, pods=2))
         pods = await at.run_whole("small", 4)
-        assert sorted(len(sharers) for sharers in at.on.sharers(pods).values()) == [2, 2]
-        await at.delete("small")
-        await at.nothing_left()
+        await stories.shares_devices(at, "small", pods, [2, 2])
 
 
 async def test_suspended_it_gives_its_place_back_and_resumed_it_waits_whole_for_it(set_workloads: SetWorkloads) -> None:
     async with set_workloads("1x8x80GiB") as at:
         await train(at)
-        await at.run_whole("train", 5)
-        await at.patch("train", {"suspend": True})
-        await at.until("train", lambda pods: not pods, "the pods of a suspended JobSet to go")
-        await busy(at, 4)
-        await at.patch("train", {"suspend": False})
-        await at.wait_whole("train", 5)
-        await at.on.delete("other")
-        await at.run_whole("train", 5)
+        await stories.gives_its_place_back(at, "train", 5, to=4)
 
 
 async def test_one_that_is_made_suspended_takes_nothing_until_it_is_resumed(set_workloads: SetWorkloads) -> None:
     async with set_workloads("1x8x80GiB") as at:
         await make(at, "train", job("workers", never(at, gpus=1), replicas=2, pods=2), suspend=True)
-        await at.condition("train", "Suspended")
-        assert (await at.on.pods(), await at.groups()) == ({}, {})
-        await at.patch("train", {"suspend": False})
+        await stories.takes_nothing(at, "train")
         await at.run_whole("train", 4)
 
 
@@ -101,15 +91,8 @@ async def test_a_container_that_died_is_started_again_in_its_pod(set_workloads: 
     async with set_workloads("1x8x80GiB") as at:
         await train(at, restartPolicy="OnFailure", backoff=6)
         before = await at.run_whole("train", 5)
-        victim = next(iter(of_role(before, "workers").values()))
-        at.kill(victim)
-
-        async def again() -> bool | None:
-            found = (await at.on.pod(victim["metadata"]["name"]))["status"]["containerStatuses"][0]
-            return (found["restartCount"] == 1 and "running" in found["state"]) or None
-
-        await eventually(again, "the container to run again", within_s=PATIENCE_S)
-        assert uids(await at.run_whole("train", 5)) == uids(before)
+        (victim, *_) = of_role(before, "workers")
+        await stories.restarts_in_its_pod(at, "train", victim, before)
 
 
 async def test_a_member_that_its_job_replaces_joins_those_that_run(set_workloads: SetWorkloads) -> None:
@@ -144,8 +127,7 @@ async def test_a_member_that_fails_its_job_brings_all_down_and_all_start_again_u
 
         await at.until("train", over, "no pod of a failed JobSet to run")
         # What it had is free, though the JobSet is still there.
-        await busy(at, 5)
-        await at.on.delete("other")
+        await stories.frees(at, 5)
 
 
 async def test_in_order_one_part_runs_before_the_next_is_made(set_workloads: SetWorkloads) -> None:
@@ -182,8 +164,7 @@ async def test_where_the_driver_decides_it_is_over_with_the_driver(set_workloads
         await at.condition("train", "Completed")
         await at.until("train", lambda pods: set(pods) == set(of_role(pods, "driver")), "the workers to go")
         # Its GPUs are free, though the JobSet is still there.
-        await busy(at, 8)
-        await at.on.delete("other")
+        await stories.frees(at, 8)
 
 
 async def test_where_all_have_to_succeed_those_that_ended_give_their_gpus_back(set_workloads: SetWorkloads) -> None:
@@ -217,15 +198,7 @@ async def test_over_it_is_deleted_after_its_time_with_all_that_was_made_for_it(s
 async def test_deleted_nothing_is_left(set_workloads: SetWorkloads, state: str) -> None:
     async with set_workloads("1x5x80GiB" if state == "runs" else "1x4x80GiB") as at:
         await train(at)
-        if state == "runs":
-            await at.run_whole("train", 5)
-        else:
-            await at.wait_whole("train", 5)
-        if state == "suspended":
-            await at.patch("train", {"suspend": True})
-            await at.until("train", lambda pods: not pods, "the pods of a suspended JobSet to go")
-        await at.delete("train")
-        await at.nothing_left()
+        await stories.ends_deleted(at, "train", 5, state)
 
 
 def _starts(at: Workloads) -> Sequence[str]:

@@ -10,9 +10,10 @@ from typing import Any
 import anyio
 import pytest
 
+from tests.controllers import stories
 from tests.controllers.conftest import SetWorkloads
 from tests.controllers.workloads import Json, Workloads, bound, busy, uids
-from tests.e2e.cluster import PATIENCE_S, Pod, eventually, scheduled_message
+from tests.e2e.cluster import Pod, scheduled_message
 from tests.e2e.grouped import group_of
 from tools.controllers.catalogue import KUBERAY, RAY_JOB, RAY_SERVICE
 from wire import names
@@ -81,22 +82,13 @@ async def test_the_gang_is_what_kuberay_makes(set_workloads: SetWorkloads, numbe
     async with set_workloads("1x6x80GiB") as at:
         await busy(at, 7 - pods)
         await serve(at, **numbers)
-        await at.wait_whole("rays", pods)
-        await at.on.delete("other")
-        await at.run_whole("rays", pods)
+        await stories.starts_whole(at, "rays", pods)
 
 
 async def test_suspended_it_gives_its_place_back_and_resumed_it_waits_whole_for_it(set_workloads: SetWorkloads) -> None:
     async with set_workloads("1x4x80GiB") as at:
         await serve(at, 2)
-        await at.run_whole("rays", 3)
-        await at.patch("rays", {"suspend": True})
-        await at.until("rays", lambda pods: not pods, "the pods of a suspended RayCluster to go")
-        await busy(at, 2)
-        await at.patch("rays", {"suspend": False})
-        await at.wait_whole("rays", 3)
-        await at.on.delete("other")
-        await at.run_whole("rays", 3)
+        await stories.gives_its_place_back(at, "rays", 3, to=2)
 
 
 async def test_a_container_that_died_is_started_again_in_its_pod(set_workloads: SetWorkloads) -> None:
@@ -104,14 +96,7 @@ async def test_a_container_that_died_is_started_again_in_its_pod(set_workloads: 
         await serve(at, 2)
         before = await at.run_whole("rays", 3)
         (victim, *_) = of_group(before, "gpu")
-        at.kill(before[victim])
-
-        async def again() -> bool | None:
-            found = (await at.on.pod(victim))["status"]["containerStatuses"][0]
-            return (found["restartCount"] == 1 and "running" in found["state"]) or None
-
-        await eventually(again, "the container to run again", within_s=PATIENCE_S)
-        assert uids(await at.run_whole("rays", 3)) == uids(before)
+        await stories.restarts_in_its_pod(at, "rays", victim, before)
 
 
 @pytest.mark.parametrize("group", ["gpu", _HEAD])
@@ -136,8 +121,7 @@ async def test_scaled_up_new_workers_join_and_scaled_down_their_gpus_are_free(se
         assert uids(first) < uids(await at.run_whole("rays", 4))
         await at.patch("rays", {"workerGroupSpecs": [workers(at, 0)]})
         await at.run_whole("rays", 1)
-        await busy(at, 3)
-        await at.on.delete("other")
+        await stories.frees(at, 3)
 
 
 async def test_the_head_runs_on_while_rays_autoscaler_scales_to_none_and_up_without_room(
@@ -191,9 +175,7 @@ async def test_a_ray_job_waits_whole_and_its_submitter_follows_its_cluster(set_w
         at = jobs(on)
         await busy(at, 2)
         await at.create("train", job_of(at))
-        await at.wait_whole("train", 3)
-        await at.on.delete("other")
-        pods = await at.run_whole("train", 4)
+        pods = await stories.starts_whole(at, "train", 4, waiting=3)
         assert len({group_of(each) for each in pods.values()}) == 1
 
 
@@ -202,14 +184,7 @@ async def test_a_ray_job_gives_its_place_back_while_it_is_suspended(set_workload
         at = jobs(on)
         # KubeRay suspends no other.
         await at.create("train", job_of(at, shutdownAfterJobFinishes=True))
-        before = await at.run_whole("train", 4)
-        await at.patch("train", {"suspend": True})
-        await at.until("train", lambda pods: not pods, "the pods of a suspended RayJob to go")
-        await busy(at, 2)
-        await at.patch("train", {"suspend": False})
-        await at.wait_whole("train", 3)
-        await at.on.delete("other")
-        await at.run_whole("train", 4, without=uids(before))
+        await stories.gives_its_place_back(at, "train", 4, to=2, waiting=3)
 
 
 async def test_a_ray_job_that_failed_starts_again_with_a_new_cluster_until_it_may_no_more(
@@ -230,8 +205,7 @@ async def test_a_ray_job_that_failed_starts_again_with_a_new_cluster_until_it_ma
         await at.until("train", again, "pods of a second RayCluster")
         # Its RayCluster goes with the second failure; its GPUs are free, though the RayJob is still there.
         await at.until("train", lambda pods: not of_group(pods, "gpu"), "the pods of the last RayCluster to go")
-        await busy(at, 4)
-        await at.on.delete("other")
+        await stories.frees(at, 4)
         assert (await at.get("train"))["status"]["jobDeploymentStatus"] == "Failed"
 
 
@@ -251,30 +225,21 @@ async def test_the_cluster_of_a_ray_service_waits_whole_and_starts_whole(set_wor
         at = on.of(RAY_SERVICE, name_label=_MARK)
         await busy(at, 2)
         await at.create("llm", {"rayClusterConfig": ray(at, workers(at, 2, of="llm"), of="llm")})
-        await at.wait_whole("llm", 3)
-        await at.on.delete("other")
-        await at.run_whole("llm", 3)
+        await stories.starts_whole(at, "llm", 3)
 
 
 async def test_shares_of_one_device_are_taken_and_given_back(set_workloads: SetWorkloads) -> None:
     async with set_workloads("1x3x80GiB") as at:
         await serve(at, 4, gpus=0, fraction="0.5")
         pods = await at.run_whole("rays", 5)
-        assert sorted(len(sharers) for sharers in at.on.sharers(pods).values()) == [1, 2, 2]
-        await at.delete("rays")
-        await at.nothing_left()
+        await stories.shares_devices(at, "rays", pods, [1, 2, 2])
 
 
 @pytest.mark.parametrize("state", ["runs", "waits", "suspended"])
 async def test_deleted_nothing_is_left(set_workloads: SetWorkloads, state: str) -> None:
     async with set_workloads("1x3x80GiB" if state == "runs" else "1x2x80GiB") as at:
         await serve(at, 2)
-        await (at.run_whole("rays", 3) if state == "runs" else at.wait_whole("rays", 3))
-        if state == "suspended":
-            await at.patch("rays", {"suspend": True})
-            await at.until("rays", lambda pods: not pods, "the pods of a suspended RayCluster to go")
-        await at.delete("rays")
-        await at.nothing_left()
+        await stories.ends_deleted(at, "rays", 3, state)
 
 
 @pytest.mark.parametrize("gpus", [3, 2], ids=["runs", "waits"])
@@ -283,5 +248,4 @@ async def test_of_a_deleted_ray_job_nothing_is_left(set_workloads: SetWorkloads,
         at = jobs(on)
         await at.create("train", job_of(at))
         await (at.run_whole("train", 4) if gpus == 3 else at.wait_whole("train", 3))
-        await at.delete("train")
-        await at.nothing_left()
+        await stories.leaves_nothing(at, "train")

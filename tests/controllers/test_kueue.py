@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.controllers import stories
 from tests.controllers.conftest import SetWorkloads
 from tests.controllers.workloads import Json, Workloads, bound, busy, uids
 from tests.e2e.cluster import PATIENCE_S, Pod, eventually, pod
@@ -142,9 +143,7 @@ async def test_one_with_quota_and_without_free_gpus_waits_whole(set_workloads: S
         await quota(at, ({}, 4))
         await busy(at, 1)
         await job(at, "train", 4)
-        await at.wait_whole("train", 4)
-        await at.on.delete("other")
-        await at.run_whole("train", 4)
+        await stories.starts_whole(at, "train", 4)
 
 
 async def test_a_deactivated_job_of_shares_gives_all_back_and_activated_it_starts_whole(
@@ -160,9 +159,7 @@ async def test_a_deactivated_job_of_shares_gives_all_back_and_activated_it_start
         await busy(at, 2)
         assert not await at.on.reservations()
         await activate(at, "small", True)
-        await at.wait_whole("small", 4)
-        await at.on.delete("other")
-        await at.run_whole("small", 4, without=uids(before))
+        await stories.starts_whole(at, "small", 4, without=uids(before))
 
 
 async def test_one_of_higher_priority_takes_the_quota_of_another_which_starts_whole_after_it(

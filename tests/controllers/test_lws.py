@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from simulator.nodes.ground_truth import Started
+from tests.controllers import stories
 from tests.controllers.conftest import SetWorkloads
 from tests.controllers.workloads import Workloads, bound, busy, uids
-from tests.e2e.cluster import PATIENCE_S, Pod, eventually, scheduled_message
+from tests.e2e.cluster import Pod, scheduled_message
 from tests.e2e.grouped import group_of
 from tools.controllers.catalogue import LWS
 
@@ -72,8 +73,7 @@ async def test_scaled_up_a_new_group_starts_whole_and_scaled_down_its_gpus_are_f
         assert uids(first) < uids(both)
         await at.patch("llm", {"replicas": 1})
         assert uids(await at.run_whole("llm", 3)) == uids(first)
-        await busy(at, 3)
-        await at.on.delete("other")
+        await stories.frees(at, 3)
 
 
 async def test_scaled_to_none_it_gives_all_back_and_scaled_up_again_it_waits_whole_for_it(
@@ -86,9 +86,7 @@ async def test_scaled_to_none_it_gives_all_back_and_scaled_up_again_it_waits_who
         await at.until("llm", lambda pods: not pods, "all pods to go")
         await busy(at, 2)
         await at.patch("llm", {"replicas": 1})
-        await at.wait_whole("llm", 3)
-        await at.on.delete("other")
-        await at.run_whole("llm", 3)
+        await stories.starts_whole(at, "llm", 3)
 
 
 async def test_a_container_that_died_brings_its_group_down_which_starts_again_whole(
@@ -108,14 +106,7 @@ async def test_where_none_is_asked_for_a_container_that_died_is_started_again_in
     async with set_workloads("1x3x80GiB") as at:
         await serve(at, 1, restarts="None")
         before = await at.run_whole("llm", 3)
-        at.kill(before["llm-0-1"])
-
-        async def again() -> bool | None:
-            found = (await at.on.pod("llm-0-1"))["status"]["containerStatuses"][0]
-            return (found["restartCount"] == 1 and "running" in found["state"]) or None
-
-        await eventually(again, "the container to run again", within_s=PATIENCE_S)
-        assert uids(await at.run_whole("llm", 3)) == uids(before)
+        await stories.restarts_in_its_pod(at, "llm", "llm-0-1", before)
 
 
 async def test_a_leader_that_is_deleted_takes_its_workers_along_and_all_start_again(
@@ -166,8 +157,7 @@ async def test_deleted_nothing_is_left(set_workloads: SetWorkloads, gpus: int) -
     async with set_workloads(f"1x{gpus}x80GiB") as at:
         await serve(at, 1)
         await (at.run_whole("llm", 3) if gpus == 3 else at.wait_whole("llm", 3))
-        await at.delete("llm")
-        await at.nothing_left()
+        await stories.leaves_nothing(at, "llm")
 
 
 async def test_shares_of_one_device_are_taken_and_given_back(set_workloads: SetWorkloads) -> None:
@@ -175,6 +165,4 @@ async def test_shares_of_one_device_are_taken_and_given_back(set_workloads: SetW
         template = {"size": 2, "workerTemplate": at.pod(fraction="0.5")}
         await at.create("llm", {"replicas": 2, "leaderWorkerTemplate": template})
         pods = await at.run_whole("llm", 4)
-        assert sorted(len(sharers) for sharers in at.on.sharers(pods).values()) == [2, 2]
-        await at.delete("llm")
-        await at.nothing_left()
+        await stories.shares_devices(at, "llm", pods, [2, 2])

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from simulator.nodes.ground_truth import Started
+from tests.controllers import stories
 from tests.controllers.conftest import SetWorkloads
 from tests.controllers.workloads import Json, Workloads, bound, busy, uids
-from tests.e2e.cluster import PATIENCE_S, Pod, eventually, scheduled_message
+from tests.e2e.cluster import Pod, scheduled_message
 from tools.controllers.catalogue import MPI_OPERATOR
 
 pytestmark = [pytest.mark.cluster, pytest.mark.controllers, pytest.mark.nightly]
@@ -41,9 +42,7 @@ async def test_it_waits_whole_where_a_part_has_room_and_starts_whole(set_workloa
     async with set_workloads("1x4x80GiB") as at:
         await busy(at, 2)
         await train(at)
-        await at.wait_whole("train", 3)
-        await at.on.delete("other")
-        await at.run_whole("train", 3)
+        await stories.starts_whole(at, "train", 3)
 
 
 async def test_a_launcher_alone_runs(set_workloads: SetWorkloads) -> None:
@@ -58,9 +57,7 @@ async def test_where_the_launcher_waits_for_its_workers_they_start_whole_before_
     async with set_workloads("1x3x80GiB") as at:
         await busy(at, 2)
         await train(at, **_WAITS)
-        await at.wait_whole("train", 2)
-        await at.on.delete("other")
-        await at.run_whole("train", 3)
+        await stories.starts_whole(at, "train", 3, waiting=2)
         started = [each.pod for each in at.on.ground_truth.history if isinstance(each, Started)]
         assert started[-1].startswith(f"{at.on.namespace}/train-launcher-")
 
@@ -82,14 +79,7 @@ async def test_a_launcher_without_room_waits_while_its_workers_run_on(set_worklo
 async def test_suspended_it_gives_its_place_back_and_resumed_it_waits_whole_for_it(set_workloads: SetWorkloads) -> None:
     async with set_workloads("1x4x80GiB") as at:
         await train(at)
-        await at.run_whole("train", 3)
-        await at.patch("train", {"runPolicy": {"suspend": True}})
-        await at.until("train", lambda pods: not pods, "the pods of a suspended MPIJob to go")
-        await busy(at, 2)
-        await at.patch("train", {"runPolicy": {"suspend": False}})
-        await at.wait_whole("train", 3)
-        await at.on.delete("other")
-        await at.run_whole("train", 3)
+        await stories.gives_its_place_back(at, "train", 3, to=2, where=stories.IN_RUN_POLICY)
 
 
 @pytest.mark.parametrize("waits", [{}, _WAITS], ids=["at startup", "after its workers"])
@@ -98,9 +88,7 @@ async def test_one_that_is_made_suspended_takes_nothing_until_it_is_resumed(
 ) -> None:
     async with set_workloads("1x3x80GiB") as at:
         await train(at, runPolicy={"suspend": True}, **waits)
-        await at.condition("train", "Suspended")
-        assert (await at.on.pods(), await at.groups()) == ({}, {})
-        await at.patch("train", {"runPolicy": {"suspend": False}})
+        await stories.takes_nothing(at, "train", stories.IN_RUN_POLICY)
         await at.run_whole("train", 3)
 
 
@@ -109,14 +97,7 @@ async def test_a_container_that_died_is_started_again_in_its_pod(set_workloads: 
         await train(at, restarts="OnFailure")
         before = await at.run_whole("train", 3)
         (victim, *_) = of_role(before, "worker")
-        at.kill(before[victim])
-
-        async def again() -> bool | None:
-            found = (await at.on.pod(victim))["status"]["containerStatuses"][0]
-            return (found["restartCount"] == 1 and "running" in found["state"]) or None
-
-        await eventually(again, "the container to run again", within_s=PATIENCE_S)
-        assert uids(await at.run_whole("train", 3)) == uids(before)
+        await stories.restarts_in_its_pod(at, "train", victim, before)
 
 
 async def test_a_worker_that_is_deleted_is_replaced_and_the_others_run_on(set_workloads: SetWorkloads) -> None:
@@ -144,8 +125,7 @@ async def test_a_launcher_that_died_is_replaced_until_it_may_no_more(set_workloa
         (again,) = (each for each in of_role(after, "launcher").values() if each["status"]["phase"] == "Running")
         at.kill(again)
         await at.condition("train", "Failed")
-        await busy(at, 3)
-        await at.on.delete("other")
+        await stories.frees(at, 3)
 
 
 async def test_it_is_over_with_its_launcher_and_its_gpus_are_free(set_workloads: SetWorkloads) -> None:
@@ -153,8 +133,7 @@ async def test_it_is_over_with_its_launcher_and_its_gpus_are_free(set_workloads:
         await train(at, launcher=role(at, 1, ends=(2.0, 0)), runPolicy={"cleanPodPolicy": "Running"})
         await at.condition("train", "Succeeded")
         await at.until("train", lambda pods: set(pods) == set(of_role(pods, "launcher")), "the workers to go")
-        await busy(at, 3)
-        await at.on.delete("other")
+        await stories.frees(at, 3)
 
 
 async def test_scaled_up_new_workers_join_and_scaled_down_their_gpus_are_free(set_workloads: SetWorkloads) -> None:
@@ -165,8 +144,7 @@ async def test_scaled_up_new_workers_join_and_scaled_down_their_gpus_are_free(se
         assert uids(first) < uids(await at.run_whole("train", 4))
         await at.patch("train", {"mpiReplicaSpecs": {"Worker": role(at, 1)}})
         assert uids(await at.run_whole("train", 2)) == uids(first)
-        await busy(at, 2)
-        await at.on.delete("other")
+        await stories.frees(at, 2)
 
 
 async def test_shares_of_one_device_are_taken_and_given_back(set_workloads: SetWorkloads) -> None:
@@ -176,18 +154,11 @@ async def test_shares_of_one_device_are_taken_and_given_back(set_workloads: SetW
         await at.create("small", {"mpiReplicaSpecs": roles})
         pods = await at.run_whole("small", 4)
         # The operator hides the GPUs of a launcher that is no worker.
-        assert sorted(len(sharers) for sharers in at.on.sharers(of_role(pods, "worker")).values()) == [1, 2]
-        await at.delete("small")
-        await at.nothing_left()
+        await stories.shares_devices(at, "small", of_role(pods, "worker"), [1, 2])
 
 
 @pytest.mark.parametrize("state", ["runs", "waits", "suspended"])
 async def test_deleted_nothing_is_left(set_workloads: SetWorkloads, state: str) -> None:
     async with set_workloads("1x3x80GiB" if state == "runs" else "1x2x80GiB") as at:
         await train(at)
-        await (at.run_whole("train", 3) if state == "runs" else at.wait_whole("train", 3))
-        if state == "suspended":
-            await at.patch("train", {"runPolicy": {"suspend": True}})
-            await at.until("train", lambda pods: not pods, "the pods of a suspended MPIJob to go")
-        await at.delete("train")
-        await at.nothing_left()
+        await stories.ends_deleted(at, "train", 3, state, stories.IN_RUN_POLICY)

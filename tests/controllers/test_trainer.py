@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from simulator.nodes.ground_truth import Started
+from tests.controllers import stories
 from tests.controllers.conftest import SetWorkloads
 from tests.controllers.workloads import Json, Workloads, bound, busy, uids
 from tests.e2e.cluster import Pod, scheduled_message
@@ -101,30 +102,19 @@ async def test_a_job_without_initializers_waits_whole_and_starts_whole(set_workl
     async with set_workloads("1x4x80GiB") as at:
         await busy(at, 2)
         await train(at, step(at, _NODE, gpus=1), trainer={"numNodes": 3})
-        await at.wait_whole("train", 3)
-        await at.on.delete("other")
-        await at.run_whole("train", 3)
+        await stories.starts_whole(at, "train", 3)
 
 
 async def test_suspended_it_gives_its_place_back_and_resumed_it_waits_whole_for_it(set_workloads: SetWorkloads) -> None:
     async with set_workloads("1x4x80GiB") as at:
         await train(at, step(at, _NODE, gpus=2))
-        await at.run_whole("train", 2)
-        await at.patch("train", {"suspend": True})
-        await at.until("train", lambda pods: not pods, "the pods of a suspended TrainJob to go")
-        await busy(at, 2)
-        await at.patch("train", {"suspend": False})
-        await at.wait_whole("train", 2)
-        await at.on.delete("other")
-        await at.run_whole("train", 2)
+        await stories.gives_its_place_back(at, "train", 2, to=2)
 
 
 async def test_one_that_is_made_suspended_takes_nothing_until_it_is_resumed(set_workloads: SetWorkloads) -> None:
     async with set_workloads("1x4x80GiB") as at:
         await initialized(at, suspend=True)
-        await at.condition("train", "Suspended")
-        assert (await at.on.pods(), await at.groups()) == ({}, {})
-        await at.patch("train", {"suspend": False})
+        await stories.takes_nothing(at, "train")
         await at.until("train", nodes_run, "the nodes to run")
 
 
@@ -154,8 +144,7 @@ async def test_a_node_that_fails_brings_all_down_and_all_start_again_until_they_
         at.kill(next(iter(of_role(after, _NODE).values())))
         await at.condition("train", "Failed")
         # What it had is free, though the TrainJob is still there.
-        await busy(at, 4)
-        await at.on.delete("other")
+        await stories.frees(at, 4)
 
 
 async def test_an_initializer_that_fails_fails_the_job_and_no_node_is_made(set_workloads: SetWorkloads) -> None:
@@ -164,8 +153,7 @@ async def test_an_initializer_that_fails_fails_the_job_and_no_node_is_made(set_w
         await train(at, first, step(at, _NODE, after=("dataset-initializer",), gpus=2))
         await at.condition("train", "Failed")
         assert of_role(await at.pods_of("train"), _NODE) == {}
-        await busy(at, 4)
-        await at.on.delete("other")
+        await stories.frees(at, 4)
 
 
 async def test_over_its_gpus_are_free(set_workloads: SetWorkloads) -> None:
@@ -173,17 +161,14 @@ async def test_over_its_gpus_are_free(set_workloads: SetWorkloads) -> None:
         first = step(at, "dataset-initializer", gpus=1, ends=(1.0, 0))
         await train(at, first, step(at, _NODE, after=("dataset-initializer",), gpus=2, ends=(2.0, 0)))
         await at.condition("train", "Complete")
-        await busy(at, 4)
-        await at.on.delete("other")
+        await stories.frees(at, 4)
 
 
 async def test_shares_of_one_device_are_taken_and_given_back(set_workloads: SetWorkloads) -> None:
     async with set_workloads("1x2x80GiB") as at:
         await train(at, step(at, _NODE, fraction="0.5"), nodes=4)
         pods = await at.run_whole("train", 4)
-        assert sorted(len(sharers) for sharers in at.on.sharers(pods).values()) == [2, 2]
-        await at.delete("train")
-        await at.nothing_left()
+        await stories.shares_devices(at, "train", pods, [2, 2])
 
 
 @pytest.mark.parametrize("state", ["runs", "waits", "initializes", "suspended"])
@@ -197,5 +182,4 @@ async def test_deleted_nothing_is_left(set_workloads: SetWorkloads, state: str) 
         if state == "suspended":
             await at.patch("train", {"suspend": True})
             await at.until("train", lambda pods: not of_role(pods, _NODE), "the nodes to go")
-        await at.delete("train")
-        await at.nothing_left()
+        await stories.leaves_nothing(at, "train")

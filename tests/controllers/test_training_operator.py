@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from tests.controllers import stories
 from tests.controllers.conftest import SetWorkloads
 from tests.controllers.workloads import Json, Workloads, bound, busy, uids
-from tests.e2e.cluster import PATIENCE_S, Pod, eventually
+from tests.e2e.cluster import Pod
 from tools.controllers.catalogue import TRAINING_OPERATOR
 
 pytestmark = [pytest.mark.cluster, pytest.mark.controllers, pytest.mark.nightly]
@@ -63,9 +64,7 @@ async def test_other_kinds_wait_whole_and_start_whole(set_workloads: SetWorkload
         at = on.of(next(each for each in TRAINING_OPERATOR.kinds if each.name == name))
         await busy(at, 1)
         await at.create("train", {field: {each: role(at, count, container) for each, count in roles.items()}})
-        await at.wait_whole("train", 4)
-        await at.on.delete("other")
-        await at.run_whole("train", 4)
+        await stories.starts_whole(at, "train", 4)
 
 
 async def test_a_role_that_does_not_say_how_many_is_one_pod(set_workloads: SetWorkloads) -> None:
@@ -92,22 +91,13 @@ async def test_where_fewer_are_enough_it_starts_with_those(set_workloads: SetWor
 async def test_suspended_it_gives_its_place_back_and_resumed_it_waits_whole_for_it(set_workloads: SetWorkloads) -> None:
     async with set_workloads("1x4x80GiB") as at:
         await train(at)
-        await at.run_whole("train", 3)
-        await at.patch("train", {"runPolicy": {"suspend": True}})
-        await at.until("train", lambda pods: not pods, "the pods of a suspended job to go")
-        await busy(at, 2)
-        await at.patch("train", {"runPolicy": {"suspend": False}})
-        await at.wait_whole("train", 3)
-        await at.on.delete("other")
-        await at.run_whole("train", 3)
+        await stories.gives_its_place_back(at, "train", 3, to=2, where=stories.IN_RUN_POLICY)
 
 
 async def test_one_that_is_made_suspended_takes_nothing_until_it_is_resumed(set_workloads: SetWorkloads) -> None:
     async with set_workloads("1x3x80GiB") as at:
         await train(at, policy={"suspend": True})
-        await at.condition("train", "Suspended")
-        assert (await at.on.pods(), await at.groups()) == ({}, {})
-        await at.patch("train", {"runPolicy": {"suspend": False}})
+        await stories.takes_nothing(at, "train", stories.IN_RUN_POLICY)
         await at.run_whole("train", 3)
 
 
@@ -116,14 +106,7 @@ async def test_a_container_that_died_is_started_again_in_its_pod(set_workloads: 
         await train(at, restarts="OnFailure")
         before = await at.run_whole("train", 3)
         (victim, *_) = of_role(before, "worker")
-        at.kill(before[victim])
-
-        async def again() -> bool | None:
-            found = (await at.on.pod(victim))["status"]["containerStatuses"][0]
-            return (found["restartCount"] == 1 and "running" in found["state"]) or None
-
-        await eventually(again, "the container to run again", within_s=PATIENCE_S)
-        assert uids(await at.run_whole("train", 3)) == uids(before)
+        await stories.restarts_in_its_pod(at, "train", victim, before)
 
 
 @pytest.mark.parametrize("dies", ["worker", "master"])
@@ -145,8 +128,7 @@ async def test_a_member_that_may_not_restart_fails_the_job_and_its_gpus_are_free
         before = await at.run_whole("train", 3)
         at.kill(next(iter(of_role(before, "worker").values())))
         await at.condition("train", "Failed")
-        await busy(at, 3)
-        await at.on.delete("other")
+        await stories.frees(at, 3)
 
 
 async def test_it_is_over_with_its_master_and_its_gpus_are_free(set_workloads: SetWorkloads) -> None:
@@ -154,8 +136,7 @@ async def test_it_is_over_with_its_master_and_its_gpus_are_free(set_workloads: S
         await train(at, master=role(at, 1, ends=(2.0, 0)), policy={"cleanPodPolicy": "Running"})
         await at.condition("train", "Succeeded")
         await at.until("train", lambda pods: set(pods) == set(of_role(pods, "master")), "the workers to go")
-        await busy(at, 3)
-        await at.on.delete("other")
+        await stories.frees(at, 3)
 
 
 async def test_elastic_workers_above_the_minimum_come_and_go(set_workloads: SetWorkloads) -> None:
@@ -170,8 +151,7 @@ async def test_elastic_workers_above_the_minimum_come_and_go(set_workloads: SetW
         three = await at.run_whole("train", 3)
         await at.patch("train", {"pytorchReplicaSpecs": {"Worker": role(at, 1)}})
         assert uids(await at.run_whole("train", 1)) < uids(three)
-        await busy(at, 2)
-        await at.on.delete("other")
+        await stories.frees(at, 2)
         await at.patch("train", {"pytorchReplicaSpecs": {"Worker": role(at, 2)}})
         await at.run_whole("train", 2)
 
@@ -189,18 +169,11 @@ async def test_shares_of_one_device_are_taken_and_given_back(set_workloads: SetW
         roles = {"Master": role(at, 1, **half), "Worker": role(at, 3, **half)}
         await at.create("small", {"pytorchReplicaSpecs": roles, "runPolicy": {}})
         pods = await at.run_whole("small", 4)
-        assert sorted(len(sharers) for sharers in at.on.sharers(pods).values()) == [2, 2]
-        await at.delete("small")
-        await at.nothing_left()
+        await stories.shares_devices(at, "small", pods, [2, 2])
 
 
 @pytest.mark.parametrize("state", ["runs", "waits", "suspended"])
 async def test_deleted_nothing_is_left(set_workloads: SetWorkloads, state: str) -> None:
     async with set_workloads("1x3x80GiB" if state == "runs" else "1x2x80GiB") as at:
         await train(at)
-        await (at.run_whole("train", 3) if state == "runs" else at.wait_whole("train", 3))
-        if state == "suspended":
-            await at.patch("train", {"runPolicy": {"suspend": True}})
-            await at.until("train", lambda pods: not pods, "the pods of a suspended job to go")
-        await at.delete("train")
-        await at.nothing_left()
+        await stories.ends_deleted(at, "train", 3, state, stories.IN_RUN_POLICY)
