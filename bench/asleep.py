@@ -11,7 +11,6 @@ from the event until its decision was made and passed on; the median of many eve
 
 from __future__ import annotations
 
-import argparse
 import gc
 import json
 import statistics
@@ -22,6 +21,7 @@ from functools import partial
 import msgspec
 
 from bench.core import cluster_of, node, pod
+from bench.processes import divisor
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Bind, Explain, Plan
 from wire.core import Node
@@ -114,9 +114,7 @@ def measure(waiting: int, shapes: int) -> dict[str, object]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print one JSON line per size."""
-    parser = argparse.ArgumentParser(description="Measure what a backlog costs while something else happens.")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the size, to see that it runs")
-    scale = 10 if parser.parse_args(arguments).quick else 1
+    scale = divisor("Measure what a backlog costs while something else happens.", arguments)
     for waiting, shapes in ((1_000, 20), (10_000, 20), (10_000, 500), (50_000, 20), (50_000, 500)):
         print(json.dumps(measure(waiting // scale, shapes)), flush=True)
 

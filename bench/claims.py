@@ -14,16 +14,13 @@ one NUMA node.
 
 from __future__ import annotations
 
-import argparse
-import json
-import platform
-import sys
 import time
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
+from bench.processes import divisor, report
 from scheduler.core.claims.allocation import allocate
 from scheduler.core.claims.cel import compile_selector
 from scheduler.core.claims.devices_in_use import Taken
@@ -119,7 +116,7 @@ class _Bench:
         self._inventory.classes.put(device_class_record(msgspec.convert(written, DeviceClass)))
         began = time.process_time()
         self._inventory.view()
-        _report("inventory", **self._sizes, read_s=round(read, 3), view_ms=_ms(began))
+        report("claims.inventory", **self._sizes, read_s=round(read, 3), view_ms=_ms(began))
 
     def _fitting(self, taken: Taken) -> list[NodeRecord]:
         view = self._inventory.view()
@@ -139,8 +136,8 @@ class _Bench:
             full.put(f"c{number}", [_result(each.name, name) for name in names])
         began = time.process_time()
         none = self._fitting(full)
-        _report(
-            "class",
+        report(
+            "claims.class",
             **self._sizes,
             fit=len(fitting),
             first_ms=first,
@@ -165,7 +162,7 @@ class _Bench:
         began = time.process_time()
         for number in range(placed):
             taken.drop(f"c{number}")
-        _report("gang", **self._sizes, members=placed, ms=took, undone_ms=_ms(began))
+        report("claims.gang", **self._sizes, members=placed, ms=took, undone_ms=_ms(began))
 
     def events(self) -> None:
         taken = Taken()
@@ -181,7 +178,7 @@ class _Bench:
             taken.put("c", [_result(_node_name(turn), f"gpu-{at}") for at in range(4)])
             taken.drop("c")
         claims = (time.process_time() - began) / _EVENTS
-        _report("event", **self._sizes, slice_us=round(slices * 1e6), claim_us=round(claims * 1e6, 1))
+        report("claims.event", **self._sizes, slice_us=round(slices * 1e6), claim_us=round(claims * 1e6, 1))
 
 
 def _result(pool: str, device: str) -> DeviceResult:
@@ -192,16 +189,9 @@ def _ms(began: float) -> float:
     return round((time.process_time() - began) * 1e3, 1)
 
 
-def _report(name: str, **figures: Any) -> None:
-    sys.stdout.write(json.dumps({"name": name, **figures}) + "\n")
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure at two sizes."""
-    parser = argparse.ArgumentParser(description="Measure what devices for claims cost decisions.")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the size, to see that it runs")
-    scale = 10 if parser.parse_args(arguments).quick else 1
-    _report("conditions", python=platform.python_version(), machine=platform.machine())
+    scale = divisor("Measure what devices for claims cost decisions.", arguments)
     for nodes in (1_000, 5_000):
         bench = _Bench(nodes // scale, 80)
         bench.inventory()

@@ -13,40 +13,29 @@ Times are CPU time of the process, so that a busy machine doesn't count; decisio
   that fits, and a pod that ends. ``first_s``: until all of the crowd were decided on; ``longest_ms``: the longest of
   these decisions; ``other_ms``: from the other pod's event until its place stands in a plan by so many
   ``decisions``.
-- ``large_gangs``: gangs of one namespace that never fit, and pods of another that come one at a time for 5 s of CPU
-  time; each has its place in the next decision. ``longest_ms`` and ``median_ms`` of these decisions; ``slow``: how many
-  took more than twice the median.
-- ``places``: a gang on many nodes that prefers one rack, or has to be in one block besides.
-- ``names``: a decision beside 5 pods that name 15,000 resources each.
-- ``event``: taking a bound pod's event and counting its node anew.
 """
 
 from __future__ import annotations
 
-import argparse
 import gc
 import json
-import platform
 import random
 import statistics
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
-import numpy as np
 
+from bench.processes import divisor, ms, report, seconds, us
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert.nodes import node_record
-from scheduler.core.convert.pod_groups import topology_record
 from scheduler.core.decide.placer import Placer
 from scheduler.core.model.plan import Alone, Gang, Placement, Plan
 from scheduler.core.model.settings import Settings
 from wire import names
 from wire.core import Node, Pod
 from wire.crds.podgroup import PodGroup
-from wire.crds.topology import Topology
 
 _NOW_NS = 1
 _GANGS_FOR_S = 5.0
@@ -75,11 +64,10 @@ def pod(
     node: str = "",
     group: str = "",
     namespace: str = "ns",
-    extended: dict[str, str] | None = None,
 ) -> Pod:
     path = f"metadata.annotations['{names.VISIBLE_DEVICES_PREFIX}c0']"
     env = [{"name": names.ENV_VISIBLE_DEVICES, "valueFrom": {"fieldRef": {"fieldPath": path}}}]
-    requests = {"cpu": cpu, "memory": "4Gi", **({names.GPU_RESOURCE: str(gpus)} if gpus else {}), **(extended or {})}
+    requests = {"cpu": cpu, "memory": "4Gi", **({names.GPU_RESOURCE: str(gpus)} if gpus else {})}
     annotations = {names.GPU_FRACTION: fraction, names.POD_GROUP_NAME: group}
     return msgspec.convert(
         {
@@ -140,22 +128,8 @@ def used(nodes: int, rng: random.Random) -> Cluster:
 
 def _timed(work: Callable[[], object], repeat: int) -> list[float]:
     """Seconds of each run."""
-    taken: list[float] = []
     gc.collect()
-    for _ in range(repeat):
-        start = time.process_time()
-        work()
-        taken.append(time.process_time() - start)
-    return taken
-
-
-def _report(name: str, **figures: object) -> None:
-    sys.stdout.write(json.dumps({"bench": f"core.{name}", **figures}) + "\n")
-    sys.stdout.flush()
-
-
-def _us(seconds: float) -> float:
-    return round(seconds * 1e6, 1)
+    return [seconds(work) for _ in range(repeat)]
 
 
 def placements(plan: Plan) -> Iterator[Placement]:
@@ -191,8 +165,8 @@ def bench_batch(nodes: int, pods: int) -> None:
         if plan.wake_at_ns != _NOW_NS:
             break
     again = min(_timed(lambda: made.decide(_NOW_NS), 5))
-    _report(
-        "batch",
+    report(
+        "core.batch",
         nodes=nodes,
         pods=pods,
         classes=len(classes),
@@ -200,8 +174,8 @@ def bench_batch(nodes: int, pods: int) -> None:
         decisions=len(taken),
         seconds=round(sum(taken), 3),
         longest_ms=round(max(taken) * 1e3, 1),
-        us_per_pod=_us(sum(taken) / pods),
-        unchanged_us=_us(again),
+        us_per_pod=us(sum(taken) / pods),
+        unchanged_us=us(again),
     )
 
 
@@ -210,8 +184,8 @@ def bench_full(nodes: int, pods: int) -> None:
     made = cluster_of(nodes)
     for number in range(pods):
         made.upsert_pod(pod(f"p{number:05}", gpus=9 + number % 20))
-    seconds = _timed(lambda: made.decide(_NOW_NS), 1)[0]
-    _report("nothing_fits", nodes=nodes, pods=pods, classes=20, seconds=round(seconds, 3))
+    taken = _timed(lambda: made.decide(_NOW_NS), 1)[0]
+    report("core.nothing_fits", nodes=nodes, pods=pods, classes=20, seconds=round(taken, 3))
 
 
 def bench_fraction(nodes: int, decisions: int) -> None:
@@ -237,13 +211,13 @@ def bench_fraction(nodes: int, decisions: int) -> None:
         made.decide(_NOW_NS)
 
     one = _timed(whole, 30)
-    _report(
-        "fraction",
+    report(
+        "core.fraction",
         nodes=nodes,
-        mean_us=_us(statistics.fmean(steady)),
-        p99_us=_us(statistics.quantiles(steady, n=100)[98]),
-        first_us=_us(statistics.median(first)),
-        decide_us=_us(statistics.median(one)),
+        mean_us=us(statistics.fmean(steady)),
+        p99_us=us(statistics.quantiles(steady, n=100)[98]),
+        first_us=us(statistics.median(first)),
+        decide_us=us(statistics.median(one)),
     )
 
 
@@ -260,39 +234,9 @@ def bench_gang(nodes: int, members: int) -> None:
             made.generation += 1
             made.decide(_NOW_NS)
 
-        seconds = statistics.median(_timed(whole, 20))
+        taken = statistics.median(_timed(whole, 20))
         placed = _placed(made.decide(_NOW_NS))
-        _report("gang", nodes=nodes, members=members, asks=shape, placed=placed, ms=round(seconds * 1e3, 2))
-
-
-def bench_places(nodes: int, members: int, asked: Mapping[str, str]) -> None:
-    """A gang that asks for a place: nodes in racks of 16 and blocks of 160, up to half of their GPUs in use."""
-    made, rng = Cluster(_SETTINGS), random.Random(1)
-    levels = [{"nodeLabel": label} for label in ("block", "rack")]
-    topology = msgspec.convert({"metadata": {"name": "t"}, "spec": {"levels": levels}}, Topology)
-    made.topologies.of_kai.put(topology_record(topology))
-    for number in range(nodes):
-        each = node(number)
-        labels = {**(each.metadata.labels or {}), "block": f"{number // 160:03}", "rack": f"{number // 16:04}"}
-        made.upsert_node(msgspec.structs.replace(each, metadata=msgspec.structs.replace(each.metadata, labels=labels)))
-        made.upsert_pod(pod(f"w-{number}", gpus=rng.randrange(5), node=f"node-{number:05}"))
-    constraint = {"topology": "t", **asked}
-    spec = {"minMember": members, "topologyConstraint": constraint}
-    made.upsert_pod_group(
-        msgspec.convert({"metadata": {"name": "g", "namespace": "ns", "uid": "g"}, "spec": spec}, PodGroup)
-    )
-    for number in range(members):
-        made.upsert_pod(pod(f"m{number:03}", group="g", gpus=1))
-
-    def whole() -> None:
-        made.generation += 1
-        made.decide(_NOW_NS)
-
-    seconds = statistics.median(_timed(whole, 20))
-    racks = {int(placed.node[5:]) // 16 for placed in placements(made.decide(_NOW_NS))}
-    placed = _placed(made.decide(_NOW_NS))
-    figures = {"placed": placed, "racks": len(racks), "ms": round(seconds * 1e3, 2)}
-    _report("places", nodes=nodes, members=members, asks=asked, **figures)
+        report("core.gang", nodes=nodes, members=members, asks=shape, placed=placed, ms=ms(taken))
 
 
 def _until(made: Cluster, uid: str) -> tuple[int, float]:
@@ -328,8 +272,8 @@ def bench_crowd(nodes: int, pods: int, **shape: Any) -> None:
     settled = _settle(made)
     made.remove_pod("running", has_ended=True)
     ended = _settle(made)
-    _report(
-        "crowd",
+    report(
+        "core.crowd",
         nodes=nodes,
         pods=pods,
         asks=shape,
@@ -342,76 +286,15 @@ def bench_crowd(nodes: int, pods: int, **shape: Any) -> None:
     )
 
 
-def bench_large_gangs(nodes: int, gangs: int, members: int, **shape: Any) -> None:
-    made = cluster_of(nodes)
-    for number in range(gangs):
-        group = {"metadata": {"name": f"g{number}", "namespace": "ns", "uid": f"g{number}"}}
-        made.upsert_pod_group(msgspec.convert({**group, "spec": {"minMember": members}}, PodGroup))
-        for member in range(members):
-            made.upsert_pod(pod(f"g{number}-{member:05}", group=f"g{number}", **shape))
-    taken: list[float] = []
-    while sum(taken) < _GANGS_FOR_S:
-        made.upsert_pod(pod(f"x{len(taken)}", namespace="other"))
-        start = time.process_time()
-        plan = made.decide(_NOW_NS + int(sum(taken) * 1e9))
-        taken.append(time.process_time() - start)
-        if _placed(plan) != 1:
-            raise LookupError("the other namespace's pod is not placed")
-        made.remove_pod(f"x{len(taken) - 1}", has_ended=True)
-    median = statistics.median(taken)
-    _report(
-        "large_gangs",
-        nodes=nodes,
-        gangs=gangs,
-        members=members,
-        asks=shape,
-        decisions=len(taken),
-        longest_ms=round(max(taken) * 1e3, 1),
-        median_ms=round(median * 1e3, 1),
-        slow=sum(each > 2 * median for each in taken),
-    )
-
-
-def bench_names(nodes: int) -> None:
-    made = cluster_of(nodes)
-    resources = {f"example.com/r{number:05}": "1" for number in range(15_000)}
-    for number in range(5):
-        made.upsert_pod(pod(f"p{number}", cpu=f"{number + 1}", extended=resources))
-    seconds = max(_settle(made))
-    _report("names", nodes=nodes, pods=5, resources=len(resources), ms=round(seconds * 1e3, 1))
-
-
-def bench_event(nodes: int) -> None:
-    made = used(nodes, random.Random(1))
-    pods = iter([pod(f"e{number}", gpus=1, node=f"node-{number % nodes:05}") for number in range(5000)])
-
-    def take() -> None:
-        made.upsert_pod(next(pods))
-        made.refresh()
-
-    taken = _timed(take, 5000)
-    _report("event", nodes=nodes, mean_us=_us(statistics.fmean(taken)))
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Measure decisions of the scheduler core.")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the size, to see that it runs")
-    scale = 10 if parser.parse_args(arguments).quick else 1
-    machine = {"python": platform.python_version(), "numpy": np.__version__, "machine": platform.machine()}
-    _report("conditions", **machine)
+    scale = divisor("Measure decisions of the scheduler core.", arguments)
     bench_batch(10_000 // scale, 10_000 // scale)
     bench_full(10_000 // scale, 10_000 // scale)
     for nodes in (1_000, 5_000, 10_000):
         bench_fraction(nodes // scale, 2_012)
     bench_gang(100, 256)
-    bench_places(10_000 // scale, 512 // scale, {"preferredTopologyLevel": "rack"})
-    bench_places(10_000 // scale, 512 // scale, {"requiredTopologyLevel": "block", "preferredTopologyLevel": "rack"})
     bench_crowd(1_000 // scale, 10_000 // scale)
     bench_crowd(1_000 // scale, 10_000 // scale, fraction="0.5")
-    bench_large_gangs(1_000 // scale, 1, 5_000 // scale, cpu="30")
-    bench_large_gangs(100 // scale, 20, 2_000 // scale, gpus=1)
-    bench_names(1_000 // scale)
-    bench_event(1_000 // scale)
 
 
 if __name__ == "__main__":

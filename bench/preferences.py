@@ -12,18 +12,14 @@ Times are CPU time of the process. Nodes are in four zones; three pods run on ea
 
 from __future__ import annotations
 
-import argparse
-import json
-import platform
 import statistics
-import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
-import numpy as np
 
+from bench.processes import divisor, report, seconds, us
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert.nodes import node_record
 from scheduler.core.decide.placer import Placer
@@ -95,36 +91,21 @@ def _placing(made: Cluster, pods: int) -> list[float]:
     known = (snapshot.pod(f"w{number}") for number in range(pods))
     records = [snapshot.judged(record, 0) for record in known if record is not None]
     mark, cls = placer.statement.checkpoint(), records[0].cls
-    taken = [_us(lambda record=record: placer.place(record)) for record in records]  # type: ignore[misc]  # bound here
+    taken = [us(seconds(partial(placer.place, record))) for record in records]
 
     def undo() -> None:
         placer.statement.rollback(mark)
         placer.ranking(cls).best()
 
-    return [*taken, _us(undo)]
-
-
-def _us(work: Callable[[], object]) -> float:
-    start = time.process_time_ns()
-    work()
-    return round((time.process_time_ns() - start) / 1_000, 1)
+    return [*taken, us(seconds(undo))]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure both at two sizes."""
-    parser = argparse.ArgumentParser(description="Measure what preferences cost decisions.")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the size, to see that it runs")
-    scale = 10 if parser.parse_args(arguments).quick else 1
-    machine = {"python": platform.python_version(), "numpy": np.__version__, "machine": platform.machine()}
-    _report("conditions", **machine)
+    scale = divisor("Measure what preferences cost decisions.", arguments)
     for nodes in (1_000, 10_000):
         for name, spec in (("plain", {}), ("preferring", _PREFERRING)):
-            _report(name, nodes=nodes // scale, **measure(nodes // scale, 512 // scale, spec))
-
-
-def _report(name: str, **figures: object) -> None:
-    sys.stdout.write(json.dumps({"bench": f"preferences.{name}", **figures}) + "\n")
-    sys.stdout.flush()
+            report(f"preferences.{name}", nodes=nodes // scale, **measure(nodes // scale, 512 // scale, spec))
 
 
 if __name__ == "__main__":

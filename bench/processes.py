@@ -6,11 +6,14 @@ Without bytecode, as an installed program has it, each start would compile every
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -85,6 +88,36 @@ def child_named(program: str) -> int:
 
 
 _WITHIN_S = 1800.0
+
+
+def divisor(about: str, arguments: Sequence[str] | None = None) -> int:
+    """Read the command line of a program of its own: by what its sizes are divided."""
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the size, to see that it runs")
+    return 10 if parser.parse_args(arguments).quick else 1
+
+
+def report(name: str, **figures: object) -> None:
+    """Print figures as ``measure_standalone`` reads them."""
+    sys.stdout.write(json.dumps({"bench": name, **figures}) + "\n")
+    sys.stdout.flush()
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """CPU time of this process for a piece of work."""
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+def us(seconds: float) -> float:
+    """Microseconds, as they are printed."""
+    return round(seconds * 1e6, 1)
+
+
+def ms(seconds: float) -> float:
+    """Milliseconds, as they are printed."""
+    return round(seconds * 1e3, 2)
 
 
 def measure_standalone(part: str) -> Figures:

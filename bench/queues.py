@@ -12,7 +12,6 @@
 
 from __future__ import annotations
 
-import argparse
 import gc
 import json
 import random
@@ -26,6 +25,7 @@ import msgspec
 
 from bench.asleep import Deciding
 from bench.core import cluster_of, pod
+from bench.processes import divisor
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert import pod_groups
 from scheduler.core.model.quota import QueueRecord, Resources
@@ -213,9 +213,7 @@ def _memory(nodes: int, pods: int) -> dict[str, object]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print one JSON line a figure."""
-    parser = argparse.ArgumentParser(description="Measure what queues cost decisions.")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the size, to see that it runs")
-    scale = 10 if parser.parse_args(arguments).quick else 1
+    scale = divisor("Measure what queues cost decisions.", arguments)
     for count in (10, 100, 1_000):
         print(json.dumps(_division(count)), flush=True)
     for count, gangs in ((20, 10_000), (100, 10_000), (1_000, 10_000)):

@@ -10,22 +10,17 @@ ten zones of racks; three pods run on each.
 - ``event``: a pod comes to a node, with ``matchers`` that are counted. ``read_us``: the pod is read; ``recount_us``:
   its node is counted again; ``counted_us``: both, and a decision asks for all of these counts, each time.
 - ``gang``: all members have all of the rules, one ``decide``.
-- ``undo``: ``us`` a pod of such a gang that is taken back.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import platform
-import sys
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
-import numpy as np
 
+from bench.processes import divisor, ms, report, seconds, us
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert.nodes import node_record
 from scheduler.core.decide.placer import Placer
@@ -117,12 +112,6 @@ def cluster_of(nodes: int) -> Cluster:
     return made
 
 
-def _seconds(work: Callable[[], object]) -> float:
-    start = time.process_time()
-    work()
-    return time.process_time() - start
-
-
 def _place_all(placer: Placer, pods: Iterable[PodRecord]) -> None:
     for pod in pods:
         if placer.place(pod) is None:
@@ -151,7 +140,7 @@ def bench_classes(nodes: int, turns: int) -> None:
     def set_up() -> Placer:
         made.upsert_pod(_running("one-more", made.generation, f"node-{made.generation % nodes:05}"))
         placer = Placer(made.snapshot())
-        taken.append(_seconds(lambda: _place_all(placer, pods[:kinds])))
+        taken.append(seconds(lambda: _place_all(placer, pods[:kinds])))
         return placer
 
     taken: list[float] = []
@@ -159,20 +148,20 @@ def bench_classes(nodes: int, turns: int) -> None:
     mixed, of_rules = [], []
     for _ in range(_BEST_OF):
         mark = placer.statement.checkpoint()
-        mixed.append(_seconds(lambda placer=placer: _place_all(placer, pods[kinds:])))  # type: ignore[misc]  # bound here
+        mixed.append(seconds(partial(_place_all, placer, pods[kinds:])))
         placer.statement.rollback(mark)
         for pod in pods[:kinds]:
             placer.ranking(pod.cls).best()  # what was taken back is counted before
-        of_rules.append(_seconds(lambda placer=placer: _place_all(placer, with_rules)))  # type: ignore[misc]  # bound here
+        of_rules.append(seconds(partial(_place_all, placer, with_rules)))
         placer = set_up()
-    _report(
-        "classes",
+    report(
+        "rules.classes",
         nodes=nodes,
         classes=kinds,
-        first_ms=_ms(taken[0]),
-        again_ms=_ms(min(taken[1:])),
-        pod_us=_us(min(mixed) / len(pods[kinds:])),
-        pod_of_rules_us=_us(min(of_rules) / len(with_rules)),
+        first_ms=ms(taken[0]),
+        again_ms=ms(min(taken[1:])),
+        pod_us=us(min(mixed) / len(pods[kinds:])),
+        pod_of_rules_us=us(min(of_rules) / len(with_rules)),
     )
 
 
@@ -204,15 +193,15 @@ def bench_event(nodes: int, matchers: int, events: int) -> None:
     read = recounted = 0.0
     for _ in range(events):
         pod = next(ours)
-        read += _seconds(lambda pod=pod: made.upsert_pod(pod))  # type: ignore[misc]  # bound here
-        recounted += _seconds(recount)
-    _report(
-        "event",
+        read += seconds(partial(made.upsert_pod, pod))
+        recounted += seconds(recount)
+    report(
+        "rules.event",
         nodes=nodes,
         matchers=matchers,
-        read_us=_us(read / events),
-        recount_us=_us(recounted / events),
-        counted_us=_us(_seconds(take_and_count) / events),
+        read_us=us(read / events),
+        recount_us=us(recounted / events),
+        counted_us=us(seconds(take_and_count) / events),
     )
 
 
@@ -228,46 +217,15 @@ def bench_gang(nodes: int, members: int) -> None:
         made.generation += 1
         made.decide(_NOW_NS)
 
-    seconds = min(_seconds(whole) for _ in range(_BEST_OF))
+    taken = min(seconds(whole) for _ in range(_BEST_OF))
     made.generation += 1
     placed = sum(len(entry.placements) for entry in made.decide(_NOW_NS).entries if isinstance(entry, Gang))
-    _report("gang", nodes=nodes, members=members, placed=placed, ms=_ms(seconds))
-    snapshot = made.snapshot()
-    waiting = (snapshot.pod(f"m{number:03}") for number in range(members))
-    pods = [snapshot.judged(pod, _NOW_NS) for pod in waiting if pod is not None]
-    placer, taken = Placer(snapshot), []
-    for _ in range(_BEST_OF):
-        mark = placer.statement.checkpoint()
-        _place_all(placer, pods)
-
-        def undo(mark: int = mark) -> None:
-            placer.statement.rollback(mark)
-            placer.ranking(pods[0].cls).best()
-
-        taken.append(_seconds(undo))
-    _report("undo", nodes=nodes, members=members, us=_us(min(taken) / members))
-
-
-def _us(seconds: float) -> float:
-    return round(seconds * 1e6, 1)
-
-
-def _ms(seconds: float) -> float:
-    return round(seconds * 1e3, 2)
-
-
-def _report(name: str, **figures: object) -> None:
-    sys.stdout.write(json.dumps({"bench": f"rules.{name}", **figures}) + "\n")
-    sys.stdout.flush()
+    report("rules.gang", nodes=nodes, members=members, placed=placed, ms=ms(taken))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure at two sizes."""
-    parser = argparse.ArgumentParser(description="Measure what rules about other pods cost decisions.")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the size, to see that it runs")
-    scale = 10 if parser.parse_args(arguments).quick else 1
-    machine = {"python": platform.python_version(), "numpy": np.__version__, "machine": platform.machine()}
-    _report("conditions", **machine)
+    scale = divisor("Measure what rules about other pods cost decisions.", arguments)
     for nodes in (1_000, 10_000):
         bench_classes(nodes // scale, 50 // scale)
         bench_event(nodes // scale, 100, 200 // scale)
