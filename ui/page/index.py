@@ -8,7 +8,6 @@ beside its file.
 
 from __future__ import annotations
 
-import datetime
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -19,10 +18,10 @@ from typing_extensions import override
 
 from ui.page.objects import Key, Objects, placed
 from ui.page.values import EventLine, Mark
-from wire.core import Node, ObjectMeta, Pod
+from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
-from wire.crds.queue import UNLIMITED, Queue, QueueResource, QueueResources, QueueSpec
+from wire.crds.queue import Queue
 
 _T = TypeVar("_T")
 
@@ -33,22 +32,10 @@ _MOST_MS: Final = 10**12 - 1
 _LAST_MS: Final = 8_640_000_000_000_000
 
 
-class EarlierQueue(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A Queue in files of before its numbers were counted: amounts of GPUs as text, "" for none written."""
-
-    name: str
-    display_name: str = ""
-    parent: str = ""
-    priority: str = ""
-    gpu_quota: str = ""
-    gpu_limit: str = ""
-    gpu_weight: str = ""
-
-
 class Line(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """One thing that happened, ``at_ms`` after the beginning. ``is_in_step``: all before it is how it was found.
 
-    ``began_ms``: the wall clock at the beginning, since the epoch; 0 in files of before it was written down.
+    ``began_ms``: the wall clock at the beginning, since the epoch, in the first row.
     """
 
     at_ms: Annotated[int, msgspec.Meta(ge=0, le=_MOST_MS)] = 0
@@ -60,7 +47,6 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     request: BindRequest | None = None
     group: PodGroup | None = None
     event: EventLine | None = None
-    queue: EarlierQueue | None = None
     written_queue: Queue | None = None
     gone_node: str = ""
     gone_pod: str = ""
@@ -88,7 +74,6 @@ def take(objects: Objects, line: Line) -> None:
     _if(line.request, objects.put_request)
     _if(line.group, objects.put_group)
     _if(line.event, objects.put_event)
-    _if(line.queue, lambda queue: objects.put_queue(_of_earlier(queue)))
     _if(line.written_queue, objects.put_queue)
     _if(line.gone_node, objects.drop_node)
     _if(line.gone_pod, objects.drop_pod)
@@ -96,34 +81,6 @@ def take(objects: Objects, line: Line) -> None:
     _if(line.gone_group, objects.drop_group)
     _if(line.gone_event, objects.drop_event)
     _if(line.gone_queue, objects.drop_queue)
-
-
-def _of_earlier(queue: EarlierQueue) -> Queue:
-    """The Queue as far as it is in the file: CPU and memory are not, and count as without end."""
-    gpu = QueueResource(
-        quota=_number(queue.gpu_quota),
-        limit=_number(queue.gpu_limit),
-        over_quota_weight=_number(queue.gpu_weight),
-    )
-    every = QueueResource(quota=UNLIMITED, limit=UNLIMITED)
-    priority = _number(queue.priority)
-    return Queue(
-        metadata=ObjectMeta(name=queue.name),
-        spec=QueueSpec(
-            display_name=queue.display_name,
-            parent_queue=queue.parent,
-            priority=None if priority is None else int(priority),
-            resources=QueueResources(cpu=every, memory=every, gpu=gpu),
-        ),
-    )
-
-
-def _number(text: str) -> float | None:
-    """A number as it was written down; None for none."""
-    try:
-        return float(text)
-    except ValueError:
-        return None
 
 
 def _if(there: _T | None, tell: Callable[[_T], None]) -> None:
@@ -277,8 +234,6 @@ class Marker:
     def __init__(self) -> None:
         #: One for each time that something was warned of, in order.
         self.warnings: list[Mark] = []
-        #: The latest beginning by which nothing was made before it happened, since the epoch; 0: nothing tells.
-        self.began_ms = 0
         self._counts: dict[str, int] = {}
 
     def take(self, line: Line, at_ms: int) -> None:
@@ -287,9 +242,6 @@ class Marker:
         if event is not None and event.type == _WARNING and self._counts.get(event.key) != event.count:
             self._counts[event.key] = event.count
             self.warnings.append(Mark(at_ms=at_ms, reason=event.reason, namespace=event.namespace, pod=event.pod))
-        told = event.at if event is not None else (line.pod.metadata.creation_timestamp or "") if line.pod else ""
-        if told:
-            self.began_ms = max(self.began_ms, _ms(told) - at_ms)
 
 
 def marks(warnings: Sequence[Mark], from_ms: int, to_ms: int) -> list[Mark]:
@@ -314,11 +266,3 @@ def _merged(warnings: Sequence[Mark], from_ms: int, part_ms: int) -> list[Mark]:
         Mark(at_ms=mark.at_ms, reason=mark.reason, namespace=mark.namespace, pod=mark.pod, times=times[key])
         for key, mark in found.items()
     ]
-
-
-def _ms(text: str) -> int:
-    """A time since the epoch; 0 for what is none."""
-    try:
-        return int(datetime.datetime.fromisoformat(text).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        return 0

@@ -55,7 +55,6 @@ class Recorded:
         self._marked: list[Mark] = []
         self._trouble = ""
         self.is_in_step = False
-        self.began_ms = 0
         self.from_ms = 0
         self.to_ms = 0
         try:
@@ -66,18 +65,18 @@ class Recorded:
         if first.form != FORM:
             raise BadInput(f"--open {path}: not a recorded run; allowed: a file that --record made")
         self._file: IO[bytes] = path.open("rb")
-        self._began_ms = first.began_ms
+        self.began_ms = first.began_ms
         self._places = anyio.Semaphore(MOST_PLACES)
         #: Those that nobody asks now, the one that was asked last at the end.
         self._idle = [_Place(self._index, self._read) for _ in range(MOST_PLACES)]
 
     async def read(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Read it once, and note where what is. It is in step then."""
-        index, told = self._index, Marker()
+        index, marker = self._index, Marker()
         found_until: int | None = None
         for number, line in enumerate(self._lines(), 1):
             index.at_ms = max(index.at_ms, line.at_ms)
-            told.take(line, index.at_ms)
+            marker.take(line, index.at_ms)
             take(index, line)
             if line.is_in_step and found_until is None:
                 found_until = index.at_ms
@@ -86,8 +85,7 @@ class Recorded:
                 await anyio.lowlevel.checkpoint()
         self.to_ms = index.at_ms
         self.from_ms = self.to_ms if found_until is None else found_until
-        self.began_ms = self._began_ms or told.began_ms
-        self._marked = marks(told.warnings, self.from_ms, self.to_ms)
+        self._marked = marks(marker.warnings, self.from_ms, self.to_ms)
         index.forget_objects()
         self.is_in_step = True
         task_status.started()

@@ -139,14 +139,6 @@ async def test_a_queue_is_recorded_once_whatever_is_reported_of_its_use(path: Pa
     assert replayed(path).queues == {"q": kept_queue(queue("q"))}
 
 
-def test_queues_in_files_of_an_earlier_version_are_read_as_far_as_they_are_written() -> None:
-    objects = Objects()
-    take(objects, decode(b'{"queue":{"name":"q","parent":"lab","priority":"7","gpuQuota":"2.5","gpuLimit":"-1"}}'))
-    (line,) = drawn(Frames(objects, "e")).queues
-    assert (line.name, line.parent, line.priority, line.gpu_quota, line.gpu_weight) == ("q", "lab", "7", "2.5", "")
-    assert (line.quota_nano, line.limit_nano) == (5 * HALF, -1)
-
-
 async def test_a_file_that_is_there_is_left_alone(path: Path) -> None:
     write(path, "mine")
     with pytest.raises(BadInput, match="File exists"):

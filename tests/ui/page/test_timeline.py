@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from runtime.text import BadInput
-from tests.scheduler.core.objects import changed, node, pod
+from tests.scheduler.core.objects import node
 from tests.ui.page.test_frames import Client, Story, as_sets, drawn
 from tests.whole import seeds
 from ui.page.index import FORM, MOST_MARKS, Line, decode, marks, take
@@ -192,15 +192,6 @@ async def test_a_moment_outside_the_run_is_the_nearest_one(path: Path) -> None:
         for asked, shown_ms, nodes in ((0, 50, ["n1"]), (10**9, 90, ["n1", "n2"])):
             async with recorded.at(asked) as moment:
                 assert (moment.at_ms, sorted(moment.frames.nodes)) == (shown_ms, nodes)
-
-
-async def test_a_file_of_before_tells_when_it_began_by_what_was_made_in_it(path: Path) -> None:
-    early = changed(pod("early"), creation_timestamp="2026-01-01T00:00:00Z")
-    late = changed(pod("late"), creation_timestamp="2026-01-01T01:00:10Z")
-    write(path, Line(pod=early), Line(at_ms=5, is_in_step=True), Line(at_ms=10_000, pod=late))
-    with opened(path) as recorded:
-        await recorded.read()
-        assert recorded.about(1.0).began_ms == 1_767_225_600_000 + 3_600_000
 
 
 @pytest.mark.parametrize(
