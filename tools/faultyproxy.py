@@ -13,7 +13,6 @@ import random
 import ssl
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from types import TracebackType
 from typing import Final, Protocol, Self
 from urllib.parse import urlencode
 
@@ -140,9 +139,7 @@ class FaultyProxy:
         self.url = f"http://{_LOOPBACK}:{runner.addresses[0][1]}"
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         await self._stack.aclose()
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:

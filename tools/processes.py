@@ -9,16 +9,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Literal
+from tempfile import TemporaryDirectory
+from typing import IO, Literal, Self
 
 from tools.guard import cgroup_folders, remove_cgroup
 
 _TAIL_LINES = 20
 #: A program that is killed gives back its memory and its ports before it has ended.
 _END_WITHIN_S = 60.0
+_POLL_S = 0.05
 
 
 class ProcessDied(Exception):
@@ -140,6 +143,53 @@ class Family:
             )
         assert self._guard.stdin is not None
         return self._guard.stdin
+
+
+class Programs(ABC):
+    """``with``: what a subclass starts in ``_start``, of one family, ends with the block, or with a start that fails.
+
+    A temporary folder goes with them.
+    """
+
+    def __init__(self, folder: Path | TemporaryDirectory[str]) -> None:
+        self._scratch = None if isinstance(folder, Path) else folder
+        self._family = Family(folder if isinstance(folder, Path) else Path(folder.name))
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._family.stop()
+        if self._scratch is not None:
+            self._scratch.cleanup()
+
+    def check(self) -> None:
+        """Raise ProcessDied if a program has ended on its own."""
+        self._family.check()
+
+    @property
+    def folder(self) -> Path:
+        """Where the logs are."""
+        return self._family.folder
+
+    @abstractmethod
+    def _start(self) -> None: ...
+
+
+def wait_until(holds: Callable[[], bool], family: Family, what: str, *, within_s: float) -> None:
+    """Ask again and again while programs run. Raises ProcessDied when one ends, and TimeoutError."""
+    give_up_at = time.monotonic() + within_s
+    while not holds():
+        family.check()
+        if time.monotonic() > give_up_at:
+            tails = "\n".join(f"{child.name}:\n{child.tail()}" for child in family.children)
+            raise TimeoutError(f"waited {within_s:.0f} s for {what}; the logs end:\n{tails}")
+        time.sleep(_POLL_S)
 
 
 def _end(child: Child) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Protocol, Self
 from weakref import WeakSet
 
@@ -159,9 +158,7 @@ class PluginService:
         self._identity = identity(self._socket)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         if self._server is not None:
             await self._server.end()
         if self.is_there():

@@ -22,6 +22,7 @@ from kubernetes_asyncio import client
 
 from cli.main import main
 from runtime.metrics.declared import COMPONENTS
+from tests.controllers.prometheus_server import PrometheusServer
 from tests.e2e.cluster import PATIENCE_S, eventually
 from tests.e2e.shown import total
 from tests.e2e.teams import Teams, teams
@@ -30,7 +31,6 @@ from tools import metricspage
 from tools.cluster.deployment import BINDER, GROUPING, SCHEDULER, Deployment, Options
 from tools.cluster.plane import ControlPlane
 from tools.controllers.catalogue import PROMETHEUS
-from tools.controllers.prometheus_server import PrometheusServer
 from tools.flags import LOOPBACK
 from tools.ports import free_port
 from wire.quantity import NANO, parse_nano

@@ -14,8 +14,8 @@ import yaml
 from tools import goprogram
 from tools.controllers.__main__ import main, selected
 from tools.controllers.catalogue import CONTROLLERS, JOBSET, Controller
-from tools.controllers.installation import Installation
 from tools.controllers.program import Built, ensure, leave_out
+from tools.controllers.running import Installation
 
 MANIFESTS = """
 kind: Namespace

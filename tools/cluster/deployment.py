@@ -17,20 +17,20 @@ import signal
 import socket
 import ssl
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+from tempfile import TemporaryDirectory
+
+from typing_extensions import override
 
 from admission.certificates.rotation import CONFIGURATIONS
 from tools import manifests
 from tools.cluster.plane import ControlPlane
 from tools.flags import LOOPBACK
 from tools.ports import free_port
-from tools.processes import Child, Family
+from tools.processes import Child, Programs, wait_until
 from wire import names
 
 _ROOT = Path(__file__).parent.parent.parent
@@ -74,14 +74,13 @@ class Options:
     seed: int = 1
 
 
-class Deployment:
+class Deployment(Programs):
     """``with Deployment(plane) as moorage:`` is ready when the webhooks answer and the components have started."""
 
     def __init__(self, plane: ControlPlane, options: Options | None = None) -> None:
         self._plane = plane
         self._options = options or Options()
-        self._folder = tempfile.TemporaryDirectory(prefix="components-", dir=plane.folder)
-        self._family = Family(Path(self._folder.name))
+        super().__init__(TemporaryDirectory(prefix="components-", dir=plane.folder))
         self._running: dict[str, Child] = {}
         #: Replica -> its own proxy, and the address of that.
         self._proxies: dict[str, tuple[Child, str]] = {}
@@ -91,31 +90,21 @@ class Deployment:
         self._server = self._options.server or plane.url
         self._teller = SIMULATED_TELLER if self._options.device_teller else ""
 
-    def __enter__(self) -> Self:
-        try:
-            self._install()
-            if self._options.delay_ms:
-                self._server = self._proxy("proxy", self._options.delay_ms)[1]
-            for component in self._options.components:
-                self.start(component)
-            if ADMISSION in self._options.components:
-                self.wait_for_webhooks()
-                url = f"https://{LOOPBACK}:{self._port}"
-                self._plane.apply(manifests.guards(url, ends_pods=_ACCOUNTS[NODES], teller=self._teller))
-                self._wait_until(self._is_trusted, "the API server to trust the webhooks")
-            if self._options.nodes:
-                self.start(NODES)
-                self.wait_for_nodes()
-        except BaseException:
-            self.__exit__(None, None, None)
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._family.stop()
-        self._folder.cleanup()
+    @override
+    def _start(self) -> None:
+        self._install()
+        if self._options.delay_ms:
+            self._server = self._proxy("proxy", self._options.delay_ms)[1]
+        for component in self._options.components:
+            self.start(component)
+        if ADMISSION in self._options.components:
+            self.wait_for_webhooks()
+            url = f"https://{LOOPBACK}:{self._port}"
+            self._plane.apply(manifests.guards(url, ends_pods=_ACCOUNTS[NODES], teller=self._teller))
+            self._wait_until(self._is_trusted, "the API server to trust the webhooks")
+        if self._options.nodes:
+            self.start(NODES)
+            self.wait_for_nodes()
 
     @property
     def teller_token(self) -> str:
@@ -132,11 +121,6 @@ class Deployment:
     def webhooks_ca(self) -> str:
         """The CA by which the API server trusts admission now, in PEM."""
         return base64.b64decode(self._authorities()[0]).decode()
-
-    @property
-    def folder(self) -> Path:
-        """Where the logs are."""
-        return Path(self._folder.name)
 
     @property
     def running(self) -> Mapping[str, Child]:
@@ -230,10 +214,6 @@ class Deployment:
         """What a component has written since it was started last."""
         return self._file(f"{component}.log").read_text()
 
-    def check(self) -> None:
-        """Raise ProcessDied if a component has ended on its own."""
-        self._family.check()
-
     def _install(self) -> None:
         """Apply everything but the webhooks, and write certificates and tokens."""
         leaders = [SCHEDULER, BINDER, *([PODGROUPER] if PODGROUPER in self._options.components else [])]
@@ -310,13 +290,7 @@ class Deployment:
         return False
 
     def _wait_until(self, holds: Callable[[], bool], what: str) -> None:
-        """Ask again and again. Raises ProcessDied when a component ends, and TimeoutError."""
-        deadline = time.monotonic() + _READY_WITHIN_S
-        while not holds():
-            self.check()
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"waited {_READY_WITHIN_S:.0f} s for {what}; {self.log(ADMISSION)}")
-            time.sleep(0.05)
+        wait_until(holds, self._family, what, within_s=_READY_WITHIN_S)
 
     def records(self, component: str) -> Path:
         """Where simulated nodes write down what happens on them, if the options have it."""

@@ -9,12 +9,14 @@ import http.client
 import os
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from tempfile import TemporaryDirectory
+from types import MappingProxyType
 from typing import Self
+
+from typing_extensions import override
 
 from tools.cluster.plane import ControlPlane
 from tools.flags import LOOPBACK
@@ -22,7 +24,7 @@ from tools.goprogram import cache_root
 from tools.node.settings import PAUSE_IMAGE
 from tools.nvml_stub import build as nvml_stub
 from tools.ports import free_port
-from tools.processes import Child, Family
+from tools.processes import Child, Programs
 from tools.rest import RestError
 from wire import names
 
@@ -45,9 +47,7 @@ class AgentPod:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         # It takes one of the node's slots for pods.
         self._plane.rest().send("DELETE", f"{self._path}?gracePeriodSeconds=0")
 
@@ -75,7 +75,7 @@ _ROOT = Path(__file__).parent.parent.parent
 _READY_WITHIN_S = 60.0
 
 
-class NodeAgent:
+class NodeAgent(Programs):
     """``with NodeAgent(plane, "node-a", socket=..., machine=...) as agent:`` is ready when it has read its node.
 
     ``socket``: of kubelet's pod-resources API. ``machine``: the NVML stub's file of GPUs. ``further``: options.
@@ -96,33 +96,22 @@ class NodeAgent:
         self._socket = socket
         self._machine = machine
         self._further = further
-        self._folder = tempfile.TemporaryDirectory(prefix="agent-")
-        self._family = Family(Path(self._folder.name))
+        super().__init__(TemporaryDirectory(prefix="agent-"))
         self._port, self._metrics = free_port(), free_port()
         self._child: Child | None = None
         #: From the start of the process until it said that it was ready.
         self.ready_after_s = 0.0
 
-    def __enter__(self) -> Self:
-        try:
-            (self._path / "ca.pem").write_text(self._plane.ca_pem)
-            (self._path / "token").write_text(self._pod.token())
-            self.start()
-        except BaseException:
-            self.__exit__(None, None, None)
-            raise
-        return self
+    @override
+    def _start(self) -> None:
+        (self.folder / "ca.pem").write_text(self._plane.ca_pem)
+        (self.folder / "token").write_text(self._pod.token())
+        self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._family.stop()
-        self._folder.cleanup()
-        self._pod.__exit__(None, None, None)
-
-    @property
-    def _path(self) -> Path:
-        return Path(self._folder.name)
+    @override
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
+        self._pod.__exit__(*error)
 
     def start(self) -> None:
         """Start the process, and return when it is ready. Raises ProcessDied and TimeoutError."""
@@ -130,8 +119,8 @@ class NodeAgent:
         environment = [f"PYTHONPATH={_ROOT}", f"FAKE_NVML_STATE={self._machine}", f"LD_LIBRARY_PATH={library}"]
         options = {
             "server": self._plane.url,
-            "ca-file": self._path / "ca.pem",
-            "token-file": self._path / "token",
+            "ca-file": self.folder / "ca.pem",
+            "token-file": self.folder / "token",
             "node-name": self._node,
             "pod-resources-socket": self._socket,
             "health-probe-bind-address": f"{LOOPBACK}:{self._port}",
@@ -182,10 +171,6 @@ class NodeAgent:
     def kill(self) -> None:
         """End it as a crash does."""
         self._family.kill(self._running())
-
-    def check(self) -> None:
-        """Raise ProcessDied if it has ended on its own."""
-        self._running().check()
 
     def log(self) -> str:
         """What it has written."""

@@ -19,10 +19,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
@@ -46,13 +44,12 @@ from tools.flags import (
     kubeconfig,
 )
 from tools.ports import free_port
-from tools.processes import Child, Family, ProcessDied
+from tools.processes import Child, Family, ProcessDied, wait_until
 from tools.rest import Connections, Rest
 
 #: libyaml's, ten times as fast.
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _START_WITHIN_S = 180.0
-_POLL_S = 0.05
 _TRIES = 3
 _ADMIN = "admin"
 #: Identity of each program -> its groups. Their rights are what the API server's own bootstrap roles give them.
@@ -145,9 +142,7 @@ class ControlPlane:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.stop()
 
     def start(self) -> None:
@@ -337,13 +332,7 @@ class ControlPlane:
             self.write_kubeconfig(kubeconfig(folder, user), token)
 
     def _wait_until(self, ready: Callable[[], bool], what: str) -> None:
-        family, give_up_at = self._running(), time.monotonic() + _START_WITHIN_S
-        while not ready():
-            family.check()
-            if time.monotonic() > give_up_at:
-                tails = "\n".join(f"{child.name}:\n{child.tail()}" for child in family.children)
-                raise TimeoutError(f"waited {_START_WITHIN_S:.0f} s for {what}; the logs end:\n{tails}")
-            time.sleep(_POLL_S)
+        wait_until(ready, self._running(), what, within_s=_START_WITHIN_S)
 
     def _serves(self) -> bool:
         try:

@@ -10,79 +10,113 @@ import base64
 import contextlib
 import http.client
 import json
-import tempfile
-import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from tempfile import TemporaryDirectory
+from typing import Any, Final
 
+import yaml
 from cryptography.utils import CryptographyDeprecationWarning
 from trustme import CA
+from typing_extensions import override
 
 from tools.certificates import serving_pair
 from tools.cluster.plane import ControlPlane
 from tools.controllers.catalogue import Controller, Place
-from tools.controllers.installation import Installation
 from tools.controllers.program import Built, ensure
 from tools.flags import LOOPBACK
 from tools.ports import free_port
-from tools.processes import Child, Family
+from tools.processes import Programs, wait_until
+
+Json = dict[str, Any]
 
 _READY_WITHIN_S: Final = 120.0
-_POLL_S: Final = 0.05
 _TOKEN_LIFETIME_S: Final = 36_000
 _OK: Final = 200
 #: Where an authority is in a Secret of open-policy-agent/cert-controller.
 _CA_CERTIFICATE: Final = "ca.crt"
 _CA_KEY: Final = "ca.key"
+_KEPT: Final = (
+    "Namespace",
+    "CustomResourceDefinition",
+    "ServiceAccount",
+    "Role",
+    "ClusterRole",
+    "RoleBinding",
+    "ClusterRoleBinding",
+)
+_WEBHOOKS: Final = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+#: libyaml's, ten times as fast.
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
-class Running:
+class Installation:
+    """What of a controller's manifests is applied; its webhooks listen at ``url`` (``https://127.0.0.1:9443``).
+
+    Definitions, accounts and roles stay as they are. Webhooks are asked at a URL in place of a Service. What runs it in
+    a cluster (Deployment, Services, Secrets, its configuration) is left out.
+    """
+
+    def __init__(self, manifests: str, *, url: str, ca_pem: str) -> None:
+        self._url = url
+        self._ca = base64.b64encode(ca_pem.encode()).decode()
+        self._documents: Sequence[Json] = [each for each in yaml.load_all(manifests, Loader=_Loader) if each]
+
+    def foundation(self) -> str:
+        """What has to be there before the controller starts."""
+        return self._dumped(_KEPT)
+
+    def webhooks(self) -> str:
+        """What has the API server ask it, once it listens."""
+        return self._dumped(_WEBHOOKS)
+
+    def account(self) -> tuple[str, str]:
+        """Namespace and name of its service account. Raises ValueError if there is not exactly one."""
+        (found,) = (each["metadata"] for each in self._documents if each["kind"] == "ServiceAccount")
+        return found["namespace"], found["name"]
+
+    def _dumped(self, kinds: Sequence[str]) -> str:
+        kept = [self._at_url(each) for each in self._documents if each["kind"] in kinds]
+        return str(yaml.dump_all(kept, Dumper=_Dumper, sort_keys=False))
+
+    def _at_url(self, value: Any) -> Any:
+        """Return a value with every reference to a Service of webhooks replaced."""
+        if isinstance(value, list):
+            return [self._at_url(each) for each in value]
+        if not isinstance(value, Mapping):
+            return value
+        return dict(self._fields(value))
+
+    def _fields(self, value: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+        for key, inner in value.items():
+            if key == "clientConfig" and "service" in inner:
+                yield key, {"url": self._url + inner["service"].get("path", ""), "caBundle": self._ca}
+            else:
+                yield key, self._at_url(inner)
+
+
+class Running(Programs):
     """One controller that runs. ``built``: its program and manifests, by default those of program.py."""
 
     def __init__(self, plane: ControlPlane, controller: Controller, built: Built | None = None) -> None:
         self._plane = plane
         self._controller = controller
         self._built = built or ensure(controller)
-        self._folder = tempfile.TemporaryDirectory(prefix=f"{controller.name}-", dir=plane.folder)
-        self._family = Family(Path(self._folder.name))
+        super().__init__(TemporaryDirectory(prefix=f"{controller.name}-", dir=plane.folder))
         self._place = Place(self.folder, free_port(), controller.health_port or free_port())
-        self._child: Child | None = None
 
-    def __enter__(self) -> Self:
-        try:
-            self._start()
-        except BaseException:
-            self.__exit__(None, None, None)
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._family.stop()
-        self._folder.cleanup()
-
-    def check(self) -> None:
-        """Raise ProcessDied if it has ended."""
-        self._family.check()
-
-    @property
-    def folder(self) -> Path:
-        """Where its log is."""
-        return Path(self._folder.name)
-
+    @override
     def _start(self) -> None:
         installation = self._installation(CA())
         self._plane.apply(installation.foundation())
         if self._controller.secret:
             self._make_secret(installation)
-        self._child = self._family.start(self._controller.name, self._command(installation))
+        self._family.start(self._controller.name, self._command(installation))
         if self._controller.secret:
             installation = self._installation(self._their_authority(installation))
-        self._wait_until(self._is_ready, "it to be ready")
+        self._wait_until(self._is_ready, "to be ready")
         if self._controller.refused is not None:
             self._plane.apply(installation.webhooks())
             self._wait_until(self._is_asked, "the API server to ask its webhooks")
@@ -153,12 +187,4 @@ class Running:
         return b"denied the request" in said
 
     def _wait_until(self, holds: Callable[[], bool], what: str) -> None:
-        """Ask again and again. Raises ProcessDied when it ends, and TimeoutError."""
-        assert self._child is not None
-        deadline = time.monotonic() + _READY_WITHIN_S
-        while not holds():
-            self.check()
-            if time.monotonic() > deadline:
-                name = self._controller.name
-                raise TimeoutError(f"{name}: waited {_READY_WITHIN_S:.0f} s for {what}; {self._child.tail()}")
-            time.sleep(_POLL_S)
+        wait_until(holds, self._family, f"{self._controller.name}: {what}", within_s=_READY_WITHIN_S)

@@ -24,7 +24,6 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from nodeagent.kubeletapi.deviceplugin import FOLDER as _PLUGIN_FOLDER
@@ -39,7 +38,7 @@ from tools.node import gpus as _gpus
 from tools.node import settings
 from tools.node.settings import PAUSE_IMAGE, identity, registered
 from tools.nvml_stub import build as nvml_stub
-from tools.processes import Family
+from tools.processes import Family, wait_until
 
 #: What decides, beside the contents, how an archive comes out.
 _RECIPES = (Path(__file__), Path(layers.__file__))
@@ -95,7 +94,6 @@ _REGISTERED = "Successfully registered node"
 #: containerd's words. Its API answers some milliseconds before the part for kubelets does, and kubelet ends meanwhile.
 _SERVES_KUBELETS = "Start streaming server"
 _UP_WITHIN_S = 120.0
-_POLL_S = 0.05
 _CAP_SYS_RESOURCE = 24
 
 
@@ -139,9 +137,7 @@ class Node:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.stop()
 
     @property
@@ -418,13 +414,7 @@ class Node:
         return self._family
 
     def _wait_until(self, ready: Callable[[], bool], what: str) -> None:
-        family, give_up_at = self._running(), time.monotonic() + _UP_WITHIN_S
-        while not ready():
-            family.check()
-            if time.monotonic() > give_up_at:
-                tails = "\n".join(f"{child.name}:\n{child.tail()}" for child in family.children)
-                raise TimeoutError(f"waited {_UP_WITHIN_S:.0f} s for {what}; the logs end:\n{tails}")
-            time.sleep(_POLL_S)
+        wait_until(ready, self._running(), what, within_s=_UP_WITHIN_S)
 
 
 def python(module: str, *arguments: str, variables: Sequence[str] = ()) -> list[str]:

@@ -9,63 +9,43 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
-import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 from urllib.parse import urlencode
+
+from typing_extensions import override
 
 from tools.controllers.catalogue import PROMETHEUS
 from tools.controllers.program import ensure
 from tools.flags import LOOPBACK
 from tools.ports import free_port
-from tools.processes import Child, Family
+from tools.processes import Programs, wait_until
 
 _READY_WITHIN_S: Final = 60.0
-_POLL_S: Final = 0.05
 _OK: Final = 200
 
 
-class PrometheusServer:
+class PrometheusServer(Programs):
     """``with PrometheusServer(folder, configuration) as server:`` is ready, and ``server.url`` answers queries.
 
     ``configuration``: prometheus.yml. ``folder``: where its data and its log are. ``port``: where it listens.
     """
 
     def __init__(self, folder: Path, configuration: Mapping[str, Any], *, port: int | None = None) -> None:
-        self.folder = folder
+        super().__init__(folder)
         self._configuration = configuration
         self._port = port or free_port()
-        self._family = Family(folder)
-        self._child: Child | None = None
 
     @property
     def url(self) -> str:
         """Where it is asked."""
         return f"http://{LOOPBACK}:{self._port}"
 
-    def __enter__(self) -> Self:
-        try:
-            self._start()
-        except BaseException:
-            self.__exit__(None, None, None)
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._family.stop()
-
-    def check(self) -> None:
-        """Raise ProcessDied if it has ended."""
-        self._family.check()
-
     def resident_kib(self) -> int:
         """Its resident memory."""
-        assert self._child is not None
-        return self._child.resident_kib()
+        (server,) = self._family.children
+        return server.resident_kib()
 
     def get(self, path: str, **query: str) -> Any:
         """Return ``data`` of what its HTTP API answers at ``/api/v1/PATH``. Raises ValueError when it refuses."""
@@ -75,19 +55,15 @@ class PrometheusServer:
             raise ValueError(f"{path}: {code} {answer.get('error')}")
         return answer["data"]
 
+    @override
     def _start(self) -> None:
         program = ensure(PROMETHEUS).program
         # JSON is YAML.
         (self.folder / "prometheus.yml").write_text(json.dumps(self._configuration))
         command = [str(program), f"--config.file={self.folder / 'prometheus.yml'}"]
         command += [f"--storage.tsdb.path={self.folder / 'data'}", f"--web.listen-address={LOOPBACK}:{self._port}"]
-        self._child = self._family.start("prometheus", command)
-        deadline = time.monotonic() + _READY_WITHIN_S
-        while not self._is_ready():
-            self.check()
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"prometheus was not ready within {_READY_WITHIN_S:.0f} s; {self._child.tail()}")
-            time.sleep(_POLL_S)
+        self._family.start("prometheus", command)
+        wait_until(self._is_ready, self._family, "prometheus to be ready", within_s=_READY_WITHIN_S)
 
     def _is_ready(self) -> bool:
         with contextlib.suppress(OSError, http.client.HTTPException):
