@@ -12,7 +12,8 @@ nodes and pods of 1, 2 and 4 GPUs, a fifth of which can't be; ``shares``: two te
   has its nomination, what goes on beside searches included; ``longest_ms`` of one, ``median_ms`` of them.
 - ``taken``: a team takes back a whole cluster, pod by pod, until each pod has its place.
 - ``units``: what the table of units takes at 90,000 pods alone.
-- ``loss``: what victims cost beside the cheapest set, on random clusters of up to 8 units (`bench/preemption_loss.py`).
+- ``loss``: what victims cost beside the cheapest set of their rank, on random clusters of up to 8 units. ``worst_seed``:
+  of the cluster with the largest ratio.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ import time
 import tracemalloc
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
 from typing import Any
 
 import msgspec
 
 from bench.core import cluster_of, pod
-from bench.preemption_loss import figures as loss
 from gpu import book as books
 from gpu.book import Book, Entry
 from gpu.grant import DeviceGrant, Grant
@@ -41,13 +42,16 @@ from scheduler.core.decide.allowance import LIMITS, Allowance
 from scheduler.core.decide.attempts import Attempts
 from scheduler.core.decide.charging import preemption_trial
 from scheduler.core.model.plan import Bind, Explain, GiveUp, Nominate, Plan
-from scheduler.core.model.preemption import Found
+from scheduler.core.model.preemption import Action, Found
 from scheduler.core.model.priority_order import order_members
 from scheduler.core.model.settings import Settings
 from scheduler.core.preemption.need import Need
 from scheduler.core.preemption.search import find_victims
 from scheduler.core.preemption.trial import Trial
+from scheduler.core.preemption.victim_units import Pricing
 from scheduler.core.scheduling_queue.effects import Effects
+from tests.scheduler.core.preemption.reference import Reference
+from tests.scheduler.core.preemption.scenes import Scene, need_of, trial_of
 from wire import names
 from wire.core import Pod
 from wire.crds.podgroup import PodGroup
@@ -367,6 +371,39 @@ def units(pods: int) -> dict[str, object]:
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return {"bench": "preemption_units", "pods": pods, "mib": round(held / 2**20, 1)}
+
+
+def loss_ratios(seed: int, units: int) -> Iterator[Fraction | None]:
+    """The cost of what is found beside that of the cheapest set of the lowest rank, by either action.
+
+    Only where one finds somebody. All sets of victims are tried, one by one, by the reference of the tests. None:
+    another set would have had to go, of a lower rank or priority.
+    """
+    of = trial_of(Scene(seed, most_units=units).cluster())
+    pricing = Pricing(of.accounts.total, of.wall_s)
+    for action in (Action.RECLAIM, Action.PREEMPT):
+        reference = Reference(of, need_of(of, MINE), action)
+        answer = find_victims(reference.need, of, (action,))
+        if isinstance(answer, Found) and answer.units:
+            found = frozenset(at for at, unit in enumerate(reference.units) if unit.unit in answer.units)
+            yield reference.ratio(found, pricing)
+
+
+def loss(units: int, clusters: int) -> dict[str, object]:
+    """The losses of this number of clusters."""
+    answers = [(ratio, seed) for seed in range(clusters) for ratio in loss_ratios(seed, units)]
+    found = sorted((ratio, seed) for ratio, seed in answers if ratio is not None)
+    worst, seed = found[-1]
+    return {
+        "bench": f"preemption_loss_{units}_units",
+        "clusters": clusters,
+        "found": len(answers),
+        "missed": len(answers) - len(found),
+        "mean": round(float(sum(ratio for ratio, _ in found) / len(found)), 4),
+        "p95": round(float(found[len(found) * 95 // 100][0]), 3),
+        "worst": round(float(worst), 3),
+        "worst_seed": seed,
+    }
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -49,18 +49,23 @@ _LICENCE: Final = "LICENSE"
 def ensure(environ: Mapping[str, str] = os.environ) -> Path:
     """Return the folder of the cases, making them if the cache has none. Raises Unavailable."""
     folder = cache_root(environ) / "upstream-tables" / key()
+    return once(folder / "cases", _LABEL, lambda go, scratch: _make(go, scratch, environ), environ)
+
+
+def once(made: Path, label: str, make: Callable[[str, Path], Path], environ: Mapping[str, str]) -> Path:
+    """Return a folder of the cache; if it does not exist, make it with Go in a scratch folder. Raises Unavailable."""
+    folder = made.parent
     folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder / ".lock", label=_LABEL):
-        cases = folder / "cases"
-        if cases.is_dir():
-            return cases
+    with locked(folder / ".lock", label=label):
+        if made.is_dir():
+            return made
         go = shutil.which("go", path=environ.get("PATH", ""))
         if go is None:
-            raise Unavailable(f"{_LABEL} are made with Go, and there is no `go` on PATH: install Go 1.26")
-        say(f"{_LABEL}: kube-scheduler's own tests run, once")
+            raise Unavailable(f"{label} are made with Go, and there is no `go` on PATH: install Go 1.26")
+        say(f"{label}: Kubernetes' own tests run, once")
         with tempfile.TemporaryDirectory(dir=folder, prefix=".build-") as scratch:
-            _make(go, Path(scratch), environ).replace(cases)
-    return cases
+            make(go, Path(scratch)).replace(made)
+    return made
 
 
 def key(source: Path = SOURCE) -> str:

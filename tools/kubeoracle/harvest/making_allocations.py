@@ -12,14 +12,13 @@ import os
 import shutil
 import stat
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from tools import controlplane, goprogram
-from tools.goprogram import Unavailable, cache_root, locked, say
-from tools.kubeoracle.harvest.making import run
+from tools.goprogram import cache_root
+from tools.kubeoracle.harvest.making import once, run
 
 SOURCE: Final = controlplane.MODULE / "harvest" / "allocator_test.go.txt"
 _MODULE: Final = "k8s.io/dynamic-resource-allocation"
@@ -35,16 +34,7 @@ def ensure(environ: Mapping[str, str] = os.environ) -> Path:
     digest = hashlib.sha256(_RECIPE.encode() + SOURCE.read_bytes()).hexdigest()
     key = goprogram.key(controlplane.MODULE, controlplane.version(), recipe=digest)
     folder = cache_root(environ) / "upstream-allocations" / key
-    folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder / ".lock", label=_LABEL):
-        rows = folder / "rows"
-        if not rows.is_dir():
-            go = shutil.which("go", path=environ.get("PATH", ""))
-            if go is None:
-                raise Unavailable(f"{_LABEL} are made with Go, and there is no `go` on PATH: install Go 1.26")
-            say(f"{_LABEL}: the allocator's own tests run, once")
-            with tempfile.TemporaryDirectory(dir=folder, prefix=".build-") as scratch:
-                _make(go, Path(scratch), environ).replace(rows)
+    rows = once(folder / "rows", _LABEL, lambda go, scratch: _make(go, scratch, environ), environ)
     return rows / FILE
 
 
