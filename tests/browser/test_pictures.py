@@ -7,9 +7,9 @@ from collections.abc import Callable
 import anyio
 import pytest
 
+from tests.browser.comparing import difference
 from tests.docs.pages import ROOT
 from tools.browser.chromium import Chromium, Tab
-from tools.browser.comparing import difference
 from tools.browser.pictures import BUILD, FEW, PICTURES, Moment, build, played, shot, take
 from wire.core import Pod
 

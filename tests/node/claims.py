@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from tests.node.claimnode import ClaimNode
 from tests.node.pods import NAMESPACE, Machine
 from tools.cluster.deployment import BINDER, Deployment, Options
 from tools.cluster.plane import ControlPlane
 from tools.node import debian
-from tools.node.claimnode import ClaimNode
 from tools.node.dradriver import NAME
 
 CLAIMS: Final = f"/apis/resource.k8s.io/v1/namespaces/{NAMESPACE}/resourceclaims"

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from tests.node.claimnode import DRIVER, ClaimNode
 from tests.node.claims import CLAIMS, listed, moorage_on, node_with, plane_with
 from tests.node.pods import NAMESPACE, Machine, Pod, eventually, pod, share, whole
 from tools.cluster.deployment import SCHEDULER, Deployment
 from tools.cluster.plane import ControlPlane
 from tools.controlplane import KUBELET
-from tools.node.claimnode import DRIVER, ClaimNode
 from tools.node.dradriver import NAME
 from wire import names
 

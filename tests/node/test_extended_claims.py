@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.node.claimnode import ClaimNode
 from tests.node.claims import listed, moorage_on, node_with, plane_with
 from tests.node.pods import NAMESPACE, Machine, eventually, share, whole
 from tools.cluster.deployment import Deployment
 from tools.cluster.plane import ControlPlane
-from tools.node.claimnode import ClaimNode
 from wire import names
 
 pytestmark = [pytest.mark.node, pytest.mark.usefixtures("no_claim_is_left")]

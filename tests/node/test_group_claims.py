@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from tests.node.claimnode import ClaimNode
 from tests.node.claims import listed, moorage_on, node_with, plane_with
 from tests.node.pods import NAMESPACE, Machine, eventually, pod
 from tools.cluster.deployment import Deployment
 from tools.cluster.plane import ControlPlane
-from tools.node.claimnode import ClaimNode
 from wire import names
 
 pytestmark = pytest.mark.node

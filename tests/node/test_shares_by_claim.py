@@ -7,37 +7,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
+from tests.node.claimnode import ClaimNode
+from tests.node.claims import listed, plane_with
 from tests.node.pods import NAMESPACE, Machine, eventually, share
 from tools.cluster.deployment import Deployment, Options
 from tools.cluster.plane import ControlPlane
-from tools.node import debian
-from tools.node.claimnode import ClaimNode
-from tools.node.dradriver import NAME
 from wire import names
 
 pytestmark = [pytest.mark.node, pytest.mark.usefixtures("no_claim_is_left")]
 
 _NODE = "node-of-parts"
 _LABELS = {"nvidia.com/gpu.present": "true"}
-_CLAIMS = f"/apis/resource.k8s.io/v1/namespaces/{NAMESPACE}/resourceclaims"
 
 
 @pytest.fixture(scope="module")
 def plane() -> Iterator[ControlPlane]:
-    lacks = debian.missing()
-    assert not lacks, lacks
-    with ControlPlane(nodes=[_NODE]) as plane:
-        nvidia = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "nvidia"}}
-        selector = {"cel": {"expression": f"device.driver == '{NAME}'"}}
-        device_class = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpus"}}
-        spec = {"selectors": [selector], "extendedResourceName": "nvidia.com/gpu"}
-        plane.apply(json.dumps({**nvidia, "handler": "nvidia"}))
-        plane.apply(json.dumps({**device_class, "spec": spec}))
-        yield plane
+    yield from plane_with(_NODE, "gpus", extendedResourceName=names.GPU_RESOURCE)
 
 
 @pytest.fixture(scope="module")
@@ -58,17 +46,13 @@ def moorage(plane: ControlPlane) -> Iterator[Deployment]:
         deployment.check()
 
 
-def _claims(machine: Machine) -> list[dict[str, Any]]:
-    return list(machine.plane.rest().call("GET", _CLAIMS)["items"])
-
-
 @pytest.fixture
 def no_claim_is_left(machine: Machine, node: ClaimNode, nothing_is_left: None) -> Iterator[None]:
     """After a test its pods go, and with them the claims that were made for them."""
     del nothing_is_left
     yield
     machine.remove(*(one["metadata"]["name"] for one in machine.pods(NAMESPACE)))
-    eventually(lambda: not (_claims(machine) or node.prepared()) or None, lambda: f"claims to go: {_claims(machine)}")
+    eventually(lambda: not (listed(machine) or node.prepared()) or None, lambda: f"claims to go: {listed(machine)}")
 
 
 def test_two_shares_see_one_device_by_claims_of_their_own_and_the_third_waits(
@@ -76,7 +60,7 @@ def test_two_shares_see_one_device_by_claims_of_their_own_and_the_third_waits(
 ) -> None:
     machine.create(*(share(f"{name}-{number}", "0.5") for number in range(2)))
     assert [machine.sees(f"{name}-{number}") for number in range(2)] == [set(node.claimable)] * 2
-    claims = {claim["metadata"]["uid"]: claim for claim in _claims(machine)}
+    claims = {claim["metadata"]["uid"]: claim for claim in listed(machine).values()}
     assert node.prepared() == claims.keys()
     results = [each for claim in claims.values() for each in claim["status"]["allocation"]["devices"]["results"]]
     assert len({each["shareID"] for each in results}) == len(results) == 2

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
+from tests.oracle.harvest.allocations import Row, mine, rows, theirs
 from tools.kubeoracle.harvest import making_allocations
-from tools.kubeoracle.harvest.allocations import Row, mine, rows, theirs
 from wire.resource import Device, DeviceSubRequest, ExactDeviceRequest
 
 pytestmark = pytest.mark.oracle

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.oracle.claims import ours, run
 from tests.whole import IS_WHOLE
-from tools.kubeoracle.claims import ours, run
 from tools.kubeoracle.program import Oracle, Question
 
 pytestmark = pytest.mark.oracle

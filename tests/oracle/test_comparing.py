@@ -11,7 +11,8 @@ import pytest
 from scheduler.core.filters.registry import FILTERS, Filters
 from tests.whole import IS_WHOLE
 from tools.kubeoracle.comparing import SAME, Coverage, differences, is_same, judge_of, run
-from tools.kubeoracle.drawing.snapshot import ASKS, Drawn, draw
+from tools.kubeoracle.drawing.rules import ASKS
+from tools.kubeoracle.drawing.snapshot import Drawn, draw
 from tools.kubeoracle.ours import SETTINGS, Ours, answer
 from tools.kubeoracle.program import Answer, Oracle, Reason
 

@@ -12,9 +12,9 @@ from typing import Any, Final
 import pytest
 
 from scheduler.core.model.settings import Settings
+from tests.oracle.harvest.left_out import NOT_SCORED, SCORES_LEFT_OUT
+from tests.oracle.harvest.scoring import SCORERS, ScoreRow, differences, score_rows
 from tools.kubeoracle.harvest import making
-from tools.kubeoracle.harvest.left_out import NOT_SCORED, SCORES_LEFT_OUT
-from tools.kubeoracle.harvest.scoring import SCORERS, ScoreRow, differences, score_rows
 
 pytestmark = pytest.mark.oracle
 #: The list may only get shorter: who takes a row off it takes one off this number.

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import pytest
 
+from tests.oracle.claims import ours
 from tests.whole import seeds
-from tools.kubeoracle.claims import ours
 from tools.kubeoracle.program import Oracle, Question
 
 pytestmark = pytest.mark.oracle

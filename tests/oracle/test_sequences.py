@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from scheduler.core.snapshot.pod_counts import PodCounts
+from tests.oracle.sequences import run_sequence
 from tests.whole import IS_WHOLE
 from tools.kubeoracle.program import Oracle
-from tools.kubeoracle.sequences import run_sequence
 
 pytestmark = pytest.mark.oracle
 _SLICES, _DECISIONS = (2, 400) if IS_WHOLE else (1, 150)

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import pytest
 
+from tests.oracle.harvest.left_out import LEFT_OUT
+from tests.oracle.harvest.rows import PLUGINS, Row, differences, question, rows
 from tools.goprogram import Unavailable
 from tools.kubeoracle.harvest import making
-from tools.kubeoracle.harvest.left_out import LEFT_OUT
-from tools.kubeoracle.harvest.rows import PLUGINS, Row, differences, question, rows
 from tools.kubeoracle.ours import Ours
 
 pytestmark = pytest.mark.oracle

@@ -17,8 +17,8 @@ import msgspec
 
 from scheduler.core.model.pod_class import Weights
 from scheduler.core.model.settings import Settings
+from tests.oracle.harvest.rows import Call, Question, question_of
 from tools.kubeoracle.comparing import SAME, is_same_scores
-from tools.kubeoracle.harvest.rows import Call, Question, question_of
 from tools.kubeoracle.ours import Scoring, scores_among
 
 _SCORING: Final = frozenset({"PreScore", "Score", "NormalizeScore"})

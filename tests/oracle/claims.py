@@ -44,7 +44,7 @@ def draw(seed: int) -> tuple[Question, frozenset[str]]:
 
 class _Drawing:
     def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)  # noqa: S311 - repeatable on purpose
+        self._random = random.Random(seed)
         self._features = frozenset(each for each in FEATURES if self._random.random() < 0.35)
         self._nodes = [f"n{number}" for number in range(self._random.randint(1, 4))]
         self._devices: list[tuple[str, str, dict[str, Any]]] = []
