@@ -103,7 +103,7 @@ class _Rig:
             reviews=self._reviews,
         )
         command = [sys.executable, "-m", "bench.load_generator"]
-        told = subprocess.run(  # noqa: S603 - our own module
+        told = subprocess.run(
             command, input=msgspec.json.encode(order), check=True, stdout=subprocess.PIPE, timeout=for_s + 120
         ).stdout
         return msgspec.json.decode(told, type=Told)

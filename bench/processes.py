@@ -37,7 +37,7 @@ def bytecode() -> Iterator[None]:
         os.environ["PYTHONPYCACHEPREFIX"] = folder
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         try:
-            subprocess.run([sys.executable, "-c", _EVERYTHING], check=True)  # noqa: S603 - our own words
+            subprocess.run([sys.executable, "-c", _EVERYTHING], check=True)
             yield
         finally:
             os.environ.clear()
@@ -123,7 +123,7 @@ def ms(seconds: float) -> float:
 def measure_standalone(part: str) -> Figures:
     """Run ``python -m bench.PART``. Raises subprocess.CalledProcessError when it fails."""
     command = [sys.executable, "-m", f"bench.{part}"]
-    told = subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=_WITHIN_S).stdout  # noqa: S603 - our own module
+    told = subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=_WITHIN_S).stdout
     return Figures(sizes={}, figures=_by_name(msgspec.json.decode(b"[" + _joined(told) + b"]")))
 
 

@@ -30,7 +30,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    import anyio  # noqa: PLC0415 - lazily, so that --help costs nothing
+    import anyio
 
     process = importlib.import_module("cli.checks.command")
     code: int = anyio.run(functools.partial(process.run, arguments))

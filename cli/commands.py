@@ -158,7 +158,7 @@ def shown(commands: argparse._SubParsersAction[Any]) -> list[str]:
 
 def refused(name: str, known: Sequence[str]) -> str:
     """Return why an unknown command is refused: with the one that was perhaps meant, or with all of them."""
-    from difflib import get_close_matches  # noqa: PLC0415 - only for unknown commands
+    from difflib import get_close_matches  # only for unknown commands
 
     near = get_close_matches(name, known, n=1)
     return f"{line(name)}: no such command; " + (f"did you mean {near[0]}?" if near else f"allowed: {', '.join(known)}")

@@ -166,8 +166,8 @@ def _actions(parser: argparse.ArgumentParser) -> Sequence[argparse.Action]:
 
 def _ask_kubectl(kind: str, where: Sequence[str]) -> Sequence[str]:
     """Names as kubectl knows them; none where it can't tell them in time."""
-    import shutil  # noqa: PLC0415 - for those who ask a cluster
-    import subprocess  # noqa: PLC0415
+    import shutil  # for those who ask a cluster
+    import subprocess
 
     kubectl = shutil.which("kubectl")
     if kubectl is None:

@@ -56,7 +56,7 @@ def _start(name: str, settings: type[Component], arguments: argparse.Namespace) 
 
 def _explaining(replica: Any, scheduler: Any, *, api: Any, listener: Any, emit: Any) -> Any:
     """Return a replica of the scheduler that also explains."""
-    from ui.explain import server  # noqa: PLC0415 - what makes certificates is for schedulers that explain
+    from ui.explain import server  # what makes certificates is for schedulers that explain
 
     context = server.certified(api.clock.now_ns())
     return server.explained(replica, scheduler, api=api, listener=listener, context=context, emit=emit)

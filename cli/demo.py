@@ -22,7 +22,7 @@ def examples() -> Path:
 
 
 def _demo(arguments: argparse.Namespace) -> int:
-    from cli.simulation import demonstration  # noqa: PLC0415 - the simulator loads slowly
+    from cli.simulation import demonstration  # the simulator loads slowly
 
     folder = Path(arguments.examples) if arguments.examples else examples()
     return demonstration.run(folder, seed=arguments.seed, details=arguments.details)

@@ -61,17 +61,17 @@ def _explain(arguments: argparse.Namespace) -> int:
     put_right(arguments)
     if arguments.what == REASON:
         return _reason(arguments.names[0])
-    from runtime.process import rare_collections  # noqa: PLC0415 - lazily, so that --help costs nothing
+    from runtime.process import rare_collections
 
     with rare_collections():
-        from ui.commands import explain  # noqa: PLC0415 - as above
+        from ui.commands import explain
 
         return explain.run(arguments)
 
 
 def _reason(name: str) -> int:
     """Print what to do about a reason. Raises BadInput for one that there is not."""
-    from scheduler.conditions import advice  # noqa: PLC0415 - as above
+    from scheduler.conditions import advice
 
     known = advice.by_name()
     found = known.get(advice.anchor(name))

@@ -46,10 +46,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def _inspect(arguments: argparse.Namespace) -> int:
     put_right(arguments)
-    from runtime.process import rare_collections  # noqa: PLC0415 - lazily, so that --help costs nothing
+    from runtime.process import rare_collections
 
     with rare_collections():
-        from ui.commands import inspect  # noqa: PLC0415 - as above
+        from ui.commands import inspect
 
         return inspect.run(arguments)
 

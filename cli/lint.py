@@ -27,7 +27,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _lint(arguments: argparse.Namespace) -> int:
-    from cli.manifests import findings  # noqa: PLC0415 - lazily, as above
+    from cli.manifests import findings
 
     settings = dialects.dialects_of(arguments.dialects)
     return findings.run(manifests.named(arguments), output=arguments.output, strict=arguments.strict, settings=settings)

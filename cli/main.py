@@ -90,18 +90,18 @@ def _meant(unknown: str, arguments: argparse.Namespace) -> str:
     """Which options of a component somebody may have meant; of other commands --help says it."""
     if "options" not in arguments:
         return ""
-    from runtime.settings.declaration import nearest  # noqa: PLC0415 - for those who are wrong
+    from runtime.settings.declaration import nearest
 
     return f"; {nearest(unknown.partition('=')[0], arguments.options, prefix='--')}"
 
 
 def _log(*, verbose: bool) -> None:
-    import logging  # noqa: PLC0415 - 10 ms, for those who log
+    import logging  # 10 ms, for those who log
 
     if not verbose:
         logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(message)s")
         return
-    from runtime.logs import TextForm  # noqa: PLC0415 - as above
+    from runtime.logs import TextForm
 
     told = logging.StreamHandler()
     told.setFormatter(TextForm())

@@ -15,6 +15,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _start(arguments: argparse.Namespace) -> int:
-    from runtime import process  # noqa: PLC0415 - for those who start one
+    from runtime import process
 
     return process.run("nodeagent.mps.mps_daemon.main", main.written(arguments))

@@ -64,7 +64,7 @@ def _add_node_additions(parser: argparse.ArgumentParser) -> None:
 
 def _simulate(arguments: argparse.Namespace) -> int:
     if options.is_asked(arguments):
-        from cli.simulation import snapshot as running  # noqa: PLC0415 - lazily, so that --help costs nothing
+        from cli.simulation import snapshot as running
 
         return running.run(arguments)
     options.check(arguments)
@@ -78,7 +78,7 @@ def _simulate(arguments: argparse.Namespace) -> int:
         return _workload(arguments)
     if not arguments.nodes:
         raise BadInput("--nodes: missing; give the nodes to simulate, as in --nodes 4x8x80GiB")
-    from cli.simulation import manifests as simulate  # noqa: PLC0415 - lazily, so that --help costs nothing
+    from cli.simulation import manifests as simulate
 
     request = simulate.Request(
         nodes=arguments.nodes,
@@ -102,7 +102,7 @@ def _workload(arguments: argparse.Namespace) -> int:
     if arguments.files or arguments.filename or arguments.nodes:
         raise BadInput("--workload: not with manifests or --nodes; a workload has nodes of its own")
     days, step = options.days(arguments.days), options.part(arguments.part)
-    from cli.simulation import workload  # noqa: PLC0415 - lazily, as above
+    from cli.simulation import workload
 
     request = workload.Request(
         workload=arguments.workload,
@@ -119,7 +119,7 @@ def _workload(arguments: argparse.Namespace) -> int:
 def _replay(arguments: argparse.Namespace) -> int:
     strategies = [options.strategy_of(text) for text in arguments.strategy or ["priced"]]
     load, seeds = options.load(arguments.load), options.seeds(arguments.seeds)
-    from cli.simulation import trace  # noqa: PLC0415 - lazily, as above
+    from cli.simulation import trace
 
     request = trace.Request(
         trace=arguments.trace,

@@ -23,9 +23,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _snapshot(arguments: argparse.Namespace) -> int:
-    from runtime.process import rare_collections  # noqa: PLC0415 - lazily, so that --help costs nothing
+    from runtime.process import rare_collections
 
     with rare_collections():
-        from cli.snapshots import command  # noqa: PLC0415 - as above
+        from cli.snapshots import command
 
         return command.run(arguments)

@@ -53,6 +53,6 @@ def _top(arguments: argparse.Namespace) -> int:
             raise BadInput(f"--{option}: not with --queues; give one of them")
     selection.namespaces(arguments)
     selection.refuse_labels(arguments, _ALL_COUNT)
-    from ui.commands import top  # noqa: PLC0415 - lazily, so that --help costs nothing
+    from ui.commands import top
 
     return top.run(arguments)

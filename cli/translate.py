@@ -39,10 +39,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def _translate(arguments: argparse.Namespace) -> int:
     if arguments.podgroup:
-        from cli.manifests import podgroups  # noqa: PLC0415 - it loads what makes pods
+        from cli.manifests import podgroups  # it loads what makes pods
 
         return podgroups.run(manifests.named(arguments), output=arguments.output)
-    from cli.manifests import translation  # noqa: PLC0415 - lazily, so that --help costs nothing
+    from cli.manifests import translation
 
     settings = dialects.dialects_of(arguments.dialects)
     return translation.run(manifests.named(arguments), output=arguments.output, settings=settings, to=arguments.to)

@@ -32,6 +32,6 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.client and arguments.output == output.TABLE:
         print(f"moorage {VERSION}")
         return 0
-    from ui.commands import version  # noqa: PLC0415 - lazily, so that --help costs nothing
+    from ui.commands import version
 
     return version.run(arguments)

@@ -70,7 +70,7 @@ def _transport(
 ) -> AbstractAsyncContextManager[Transport]:
     if only_reads and not credentials.proxy:
         return HttpReads(credentials, user_agent=user_agent)
-    from kube.client.http import HttpTransport  # noqa: PLC0415 - aiohttp takes 0.1 s
+    from kube.client.http import HttpTransport  # aiohttp takes 0.1 s
 
     return HttpTransport(credentials, user_agent=user_agent)
 

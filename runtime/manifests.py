@@ -262,8 +262,8 @@ def _read_pods(item: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]
     if not templates and item.get("kind") == "Pod" and item.get("apiVersion") in {"v1", None}:
         templates = [("", item)]
     if str(item.get("apiVersion")).startswith(_DESCRIBING):
-        from simulator.controllers import registry  # noqa: PLC0415 - it loads what talks to clusters
-        from simulator.controllers.pods import Malformed  # noqa: PLC0415 - as above
+        from simulator.controllers import registry  # it loads what talks to clusters
+        from simulator.controllers.pods import Malformed
 
         try:
             templates = [*registry.templates(item)] or templates

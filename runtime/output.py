@@ -30,13 +30,13 @@ def lets_all_through() -> None:
 
 def write(value: Any, output: str) -> None:
     """Print structs or plain values as ``json`` or ``yaml``."""
-    import msgspec  # noqa: PLC0415 - main.py imports this module
+    import msgspec  # main.py imports this module
 
     # The same when it is read again: with escapes where the encoding may not have it.
     is_unicode = codecs.lookup(sys.stdout.encoding or "utf-8").name.startswith("utf")
     encoded = msgspec.json.format(msgspec.json.encode(value))
     if output == "yaml":
-        import yaml  # noqa: PLC0415 - for those who ask for it
+        import yaml  # for those who ask for it
 
         plain = msgspec.json.decode(encoded)
         yaml.safe_dump(plain, sys.stdout, sort_keys=False, allow_unicode=is_unicode, width=120)
@@ -90,7 +90,7 @@ class Progress:
     @contextmanager
     def waiting(self, say: Callable[[], str] | None = None) -> Iterator[None]:
         """Tick while the event loop waits in this block. Not for a loop of virtual time, which never waits."""
-        import asyncio  # noqa: PLC0415 - commands that read files only do without it
+        import asyncio  # commands that read files only do without it
 
         loop = asyncio.get_running_loop()
         timers: list[asyncio.TimerHandle] = []

@@ -54,7 +54,7 @@ async def trim_now_and_then(library: Any = None) -> None:
     It takes some milliseconds (14 for 10 MiB in pieces, on a busy machine), and the pages that are used again are
     faulted in once.
     """
-    import ctypes  # noqa: PLC0415 - for processes that stay: commands need it not
+    import ctypes  # for processes that stay: commands need it not
 
     trim = getattr(library or ctypes.CDLL(None), "malloc_trim", None)
     while trim is not None:

@@ -27,11 +27,11 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, rng:
 
 async def serve(listen_port: int, target_port: int, seed: int, most_s: float) -> None:
     """Proxy until killed."""
-    rng = random.Random(seed)  # noqa: S311 - delays from a seed, no secrets
+    rng = random.Random(seed)
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         to_server = await asyncio.open_connection("127.0.0.1", target_port)
-        own = random.Random(rng.random())  # noqa: S311 - as above
+        own = random.Random(rng.random())
         await asyncio.gather(_copy(reader, to_server[1], own, 0.0), _copy(to_server[0], writer, own, most_s))
 
     server = await asyncio.start_server(connected, "127.0.0.1", listen_port)

@@ -550,7 +550,7 @@ def _show(findings: Sequence[Finding], summary: str) -> None:
     """One line a finding, as compilers write them, and the sum. On a terminal a table."""
     rows = [(line(_place(one)), one.level, line(f"{one.text} [{one.code}]")) for one in findings]
     if sys.stdout.isatty():
-        from ui import outcomes  # noqa: PLC0415 - rich is for terminals
+        from ui import outcomes  # rich is for terminals
 
         outcomes.show_findings(rows, summary)
         return

@@ -95,7 +95,7 @@ def _in_words(found: FoundPod, made: Translation | Refusal | str, to: str) -> In
     """Say a pod that was understood in another system's words; None where nobody asks for that."""
     if to == NATIVE or not isinstance(made, Translation) or found.pod is None:
         return None
-    from gpu.translate import say  # noqa: PLC0415 - for those who ask for it
+    from gpu.translate import say
 
     answer = say.say(made, found.pod.spec, to)
     if not isinstance(answer, say.Said):
@@ -150,7 +150,7 @@ def _changes(translation: Translation) -> Iterator[Change]:
 def _show(rows: Sequence[tuple[str, Sequence[tuple[str, str]]]]) -> None:
     """One block a pod: its place, then each fact with what it is about. On a terminal a table."""
     if sys.stdout.isatty():
-        from ui import outcomes  # noqa: PLC0415 - rich is for terminals
+        from ui import outcomes  # rich is for terminals
 
         outcomes.show_facts(rows)
         return

@@ -84,7 +84,7 @@ def refuse_beside_files(arguments: argparse.Namespace) -> None:
 def _limit(text: str) -> float | None:
     if not text:
         return None
-    from runtime import text as durations  # noqa: PLC0415 - for those who give one
+    from runtime import text as durations
 
     try:
         seconds = durations.seconds(text)

@@ -27,14 +27,14 @@ def add_dialects(parser: argparse.ArgumentParser) -> None:
 
 def dialects_of(name: str) -> DialectSettings:
     """Read the file of that name; no name is the defaults. Raises BadInput, which names all that is wrong in it."""
-    from gpu.dialects.settings import DialectSettings  # noqa: PLC0415 - as above
+    from gpu.dialects.settings import DialectSettings
 
     if not name:
         return DialectSettings()
-    from pathlib import Path  # noqa: PLC0415 - as above
+    from pathlib import Path
 
-    from gpu.dialects import settings_file  # noqa: PLC0415
-    from gpu.translation import told  # noqa: PLC0415
+    from gpu.dialects import settings_file
+    from gpu.translation import told
 
     try:
         text = Path(name).read_text(encoding="utf-8")
@@ -73,7 +73,7 @@ def named(arguments: argparse.Namespace) -> list[str]:
 
 def expanded(name: str, *, recursive: bool = False) -> list[Path]:
     """A file itself, or the manifests of a folder, sorted. Raises BadInput for a folder without any."""
-    from pathlib import Path  # noqa: PLC0415 - so that --help costs nothing
+    from pathlib import Path
 
     path = Path(name)
     if name == STDIN or not path.is_dir():

@@ -133,7 +133,7 @@ async def run(options: NodeAgentOptions, stop: anyio.Event) -> None:
         )
         agent.warn_by(events)
         if options.device_plugin == PLUGIN_OWN:
-            from runtime.processes.device_plugin import own_plugin  # noqa: PLC0415 - with NVML it takes 15 MiB, which others are spared
+            from runtime.processes.device_plugin import own_plugin  # with NVML it takes 15 MiB, which others are spared
 
             agent.plugin = own_plugin(options, agent, api, kubelet, events=events, clock=SystemClock(), rng=rng)
         tasks.start_soon(events.run)

@@ -92,7 +92,7 @@ def gathered(
     path = flags.get("config", said.get("config", ""))
     written: dict[str, Any] = {}
     if path:
-        from runtime.settings import file  # noqa: PLC0415 - YAML takes 2 MiB, for those who have a file
+        from runtime.settings import file  # YAML takes 2 MiB, for those who have a file
 
         written, mistakes = file.read(known, component, path)
         wrong += mistakes

@@ -36,7 +36,7 @@ async def tracer(
         yield None
         return
     # 11 MiB and 0.3 s, for those who want traces.
-    from runtime.tracing import exporter  # noqa: PLC0415
+    from runtime.tracing import exporter
 
     sink = exporter.Exporting(
         endpoint(options.traces_endpoint),

@@ -74,8 +74,8 @@ async def _played(nodes: Sequence[str], at_s: float) -> tuple[Objects, int, dict
     clock = VirtualClock(asyncio.get_running_loop(), epoch_ns=_BEGINS_NS)
     play = Play(shape.parse(nodes), seed=0, clock=clock)
     objects = Objects()
-    api = Api(play.transport, retry=Retry(random.Random(1)))  # noqa: S311 - a play
-    following = Following(api, objects, rng=random.Random(2))  # noqa: S311 - a play
+    api = Api(play.transport, retry=Retry(random.Random(1)))
+    following = Following(api, objects, rng=random.Random(2))
     async with anyio.create_task_group() as tasks:
         await tasks.start(play.run)
         await tasks.start(following.run)

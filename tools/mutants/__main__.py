@@ -82,7 +82,7 @@ def sample(found: Mapping[str, Sequence[Mutant]], *, count: int, seed: int) -> l
 
     A draw from all together would be of the largest folders, whose tables and texts are the easiest to test.
     """
-    drawn = random.Random(seed)  # noqa: S311 - a draw that can be repeated
+    drawn = random.Random(seed)
     left = [drawn.sample(each, len(each)) for each in found.values()]
     rounds = (each for of_round in zip_longest(*left) for each in of_round if each is not None)
     return list(islice(rounds, count))

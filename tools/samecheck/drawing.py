@@ -45,7 +45,7 @@ _DEVICES: Final = "device.example.com"
 
 def dress(shapes: Sequence[NodeShape]) -> Mapping[str, Json]:
     """Return a patch of each node: labels that the rules select by, and a taint on the last one."""
-    r = random.Random(0)  # noqa: S311 - nothing here is secret
+    r = random.Random(0)
     patches: dict[str, Json] = {}
     for shape in shapes:
         labels = rules.node_labels(r, shape.name)
@@ -56,7 +56,7 @@ def dress(shapes: Sequence[NodeShape]) -> Mapping[str, Json]:
 
 def draw(number: int, nodes: int) -> list[Json]:
     """Return the objects of the manifest of this number."""
-    r = random.Random(f"manifest {number}")  # noqa: S311 - nothing here is secret
+    r = random.Random(f"manifest {number}")
     made = _Drawing(r, nodes)
     for name in range(made.count):
         made.workload(f"w{name}")

@@ -276,7 +276,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _of_files(arguments: argparse.Namespace, wall_s: int) -> Callable[[], None]:
     """Read files; return what prints the explanation. Raises BadInput."""
-    from ui.queues import files  # noqa: PLC0415 - YAML is not needed to read a cluster
+    from ui.queues import files  # YAML is not needed to read a cluster
 
     if arguments.what == QUEUE:
         return partial(show_queue, files.read_listed(arguments.filename), arguments.names[0], arguments.output)
@@ -288,13 +288,13 @@ async def _read(arguments: argparse.Namespace, wall_s: int) -> Callable[[], None
 
     Raises ApiError, BadInput.
     """
-    from runtime.client import reached  # noqa: PLC0415 - of clusters
-    from ui.queues import reader  # noqa: PLC0415 - of clusters
+    from runtime.client import reached
+    from ui.queues import reader
 
     async with reached(arguments, "explain", only_reads=True) as cluster:
         arguments.namespace = arguments.namespace or cluster.credentials.namespace
         if arguments.what in IN_NAMESPACES:
-            from ui.explain import explanation as client  # noqa: PLC0415 - of pods
+            from ui.explain import explanation as client
 
             try:
                 answer = await client.ask(cluster, arguments, arguments.namespace or _DEFAULT_NAMESPACE)
@@ -313,7 +313,7 @@ async def _read(arguments: argparse.Namespace, wall_s: int) -> Callable[[], None
 
 def _about(arguments: argparse.Namespace) -> About:
     """The object of the question. The scheduler that decides on it is explained."""
-    from ui.queues.pools import About  # noqa: PLC0415 - of pods and nodes
+    from ui.queues.pools import About
 
     namespace = (arguments.namespace or _DEFAULT_NAMESPACE) if arguments.what in IN_NAMESPACES else ""
     return About(kind=arguments.what, namespace=namespace, name=arguments.names[0])
@@ -334,8 +334,8 @@ def _print(view: msgspec.Struct, tables: Callable[[], Sequence[Sheet]], unread: 
 # --- queues ----------------------------------------------------------------------------------------------------------
 def show_queue(divided: Divided, name: str, output: str) -> None:
     """Print the explanation of a queue, for the scheduler of its node pool. Raises BadInput for one not there."""
-    from scheduler.conditions.messages import told  # noqa: PLC0415 - of queues
-    from scheduler.core.report.queue_explanation import explanation  # noqa: PLC0415 - of queues
+    from scheduler.conditions.messages import told
+    from scheduler.core.report.queue_explanation import explanation
 
     listed = divided.of_queue(name)
     explained = None if listed is None else explanation(listed, name, lambda verdict: told(verdict).message)
@@ -349,7 +349,7 @@ def show_queue(divided: Divided, name: str, output: str) -> None:
 def _unknown_queue(divided: Divided, name: str) -> str:
     there, named = divided.names(), divided.waiting_in(name)
     waits = f"; {named} pods name it and wait" if named and there else ""
-    from ui.queues.pools import unread_of  # noqa: PLC0415 - of queues
+    from ui.queues.pools import unread_of
 
     near = difflib.get_close_matches(name, there, n=1)
     alone = "; without any Queue all pods may use everything"
@@ -359,8 +359,8 @@ def _unknown_queue(divided: Divided, name: str) -> str:
 
 # --- pods and PodGroups ----------------------------------------------------------------------------------------------
 def _show_group(known: Known, arguments: argparse.Namespace, wall_s: int) -> None:
-    from ui.explain import explanation as supposing  # noqa: PLC0415 - of pods
-    from ui.explain import tables as groups  # noqa: PLC0415 - of pods
+    from ui.explain import explanation as supposing
+    from ui.explain import tables as groups
 
     namespace = arguments.namespace or _DEFAULT_NAMESPACE
     edits = supposing.edits(arguments.what_if)
@@ -372,16 +372,16 @@ def _show_group(known: Known, arguments: argparse.Namespace, wall_s: int) -> Non
 
 
 def _show_whole(whole: Whole, output: str) -> None:
-    from ui.explain import tables as groups  # noqa: PLC0415 - of pods
+    from ui.explain import tables as groups
 
     _print(whole, lambda: list(groups.group_sheets(whole.group)), whole.unread, output)
 
 
 # --- nodes -----------------------------------------------------------------------------------------------------------
 def _show_node(known: Known, arguments: argparse.Namespace, _: int) -> None:
-    from scheduler.core.what_if.explanation import node_explained  # noqa: PLC0415 - of nodes
-    from ui.explain import tables as nodes  # noqa: PLC0415 - of nodes
-    from ui.queues.count import NOW_NS  # noqa: PLC0415 - of pods and nodes
+    from scheduler.core.what_if.explanation import node_explained
+    from ui.explain import tables as nodes
+    from ui.queues.count import NOW_NS
 
     explained = node_explained(known.snapshot, arguments.names[0], NOW_NS)
     if explained is None:

@@ -47,14 +47,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _of_files(arguments: argparse.Namespace) -> Inspection:
-    from ui.queues import files  # noqa: PLC0415 - for those who name files
+    from ui.queues import files
 
     return queues_seen(files.read_listed(arguments.filename), arguments.names)
 
 
 async def _seen(arguments: argparse.Namespace) -> Inspection:
-    from runtime.client import reached  # noqa: PLC0415 - of clusters
-    from ui.leaders import by_server  # noqa: PLC0415 - of clusters
+    from runtime.client import reached
+    from ui.leaders import by_server
 
     async with reached(arguments, "inspect", only_reads=True) as cluster:
         dated, leaders = by_server(cluster.transport)
@@ -78,7 +78,7 @@ async def look(
         raise BadInput(f"-l {arguments.selector}: {error}") from error
     if leaders is None:
         return seen
-    from ui.inspect import reader  # noqa: PLC0415 - of clusters
+    from ui.inspect import reader
 
     unread: list[str] = []
     await reader.allowed(partial(leaders.look, api), "leases (whether scheduler and binder work)", unread)
@@ -90,16 +90,16 @@ async def _looked(api: Api, arguments: argparse.Namespace, own_namespace: str) -
     some = selection.namespaces(arguments)
     labels: str = arguments.selector
     if arguments.what == QUEUE:
-        from ui.queues import reader as queue_reading  # noqa: PLC0415 - of queues
+        from ui.queues import reader as queue_reading
 
         seen = queues_seen(await queue_reading.read_listed(api), arguments.names)
         return await _labelled(api, seen, labels) if labels else seen
-    from ui.inspect import reader  # noqa: PLC0415 - of nodes, pods and PodGroups
+    from ui.inspect import reader
 
     if arguments.what in {POD, GROUP} and not some and not arguments.all_namespaces:
         some = (own_namespace or _DEFAULT_NAMESPACE,)
     if arguments.what == GROUP:
-        from ui.inspect.groups import group_views  # noqa: PLC0415 - of PodGroups
+        from ui.inspect.groups import group_views
 
         groups = await reader.read_groups(api, arguments.names, namespaces=some, labels=labels)
         return Inspection(pod_groups=tuple(group_views(groups)), unread=groups.unread)
@@ -109,7 +109,7 @@ async def _looked(api: Api, arguments: argparse.Namespace, own_namespace: str) -
         found = await reader.read_nodes(api, arguments.names)
     else:
         found = await reader.read_cluster(api, labels=labels)
-    from ui.inspect.survey import survey  # noqa: PLC0415 - of nodes and pods
+    from ui.inspect.survey import survey
 
     seen = survey(found, namespaces=some)
     if not arguments.use:
@@ -119,7 +119,7 @@ async def _looked(api: Api, arguments: argparse.Namespace, own_namespace: str) -
 
 async def _labelled(api: Api, seen: Inspection, labels: str) -> Inspection:
     """The queues that have labels. All of them were counted."""
-    from kube.client.resources import QUEUES  # noqa: PLC0415 - of clusters
+    from kube.client.resources import QUEUES
 
     listed = await api.list(QUEUES, label_selector=labels, skip_undecodable=True)
     wanted = {queue.metadata.name for queue in listed.items}
@@ -128,8 +128,8 @@ async def _labelled(api: Api, seen: Inspection, labels: str) -> Inspection:
 
 def queues_seen(divided: Divided, wanted: Sequence[str]) -> Inspection:
     """All queues, each as the scheduler of its node pool counts it, or these. Raises BadInput for one not there."""
-    from scheduler.conditions.messages import told  # noqa: PLC0415 - of queues
-    from scheduler.core.report.queue_view import queue_views  # noqa: PLC0415 - of queues
+    from scheduler.conditions.messages import told
+    from scheduler.core.report.queue_view import queue_views
 
     of_pools = [listed.queues for listed in divided.of.values()]
     views = [
@@ -163,8 +163,8 @@ def show(seen: Inspection, arguments: argparse.Namespace) -> None:
 
 def show_aliyun(seen: Inspection, *, unit: str, details: bool, output: str) -> None:
     """Print the summary or the details, or the inspect API's JSON."""
-    from scheduler.core.report.node_view import Answer  # noqa: PLC0415 - of nodes
-    from ui.inspect.tables import aliyun_details, aliyun_summary, aliyun_uses  # noqa: PLC0415 - of nodes
+    from scheduler.core.report.node_view import Answer
+    from ui.inspect.tables import aliyun_details, aliyun_summary, aliyun_uses
 
     uses = aliyun_uses(seen, unit)
     if output == "json":
@@ -181,14 +181,14 @@ def show_aliyun(seen: Inspection, *, unit: str, details: bool, output: str) -> N
 def _sheets(what: str) -> Callable[[Inspection, bool], list[Sheet]]:
     """What makes tables of what was asked for."""
     if what == QUEUE:
-        from ui.queues.tables import tree_sheets  # noqa: PLC0415 - of queues
+        from ui.queues.tables import tree_sheets
 
         return lambda seen, is_wide: tree_sheets(seen.queues, wide=is_wide)
     if what == GROUP:
-        from ui.inspect.groups import group_sheets  # noqa: PLC0415 - of PodGroups
+        from ui.inspect.groups import group_sheets
 
         return lambda seen, is_wide: group_sheets(seen.pod_groups, wide=is_wide)
-    from ui.inspect.tables import cluster_sheets, node_sheets, pod_sheets  # noqa: PLC0415 - of nodes and pods
+    from ui.inspect.tables import cluster_sheets, node_sheets, pod_sheets
 
     made = {CLUSTER: cluster_sheets, NODE: node_sheets, POD: pod_sheets}[what]
     return lambda seen, is_wide: made(seen, wide=is_wide)

@@ -295,7 +295,7 @@ async def _of_cluster(arguments: argparse.Namespace) -> AsyncIterator[tuple[Reac
 
 def _simulated(arguments: argparse.Namespace) -> Source:
     """A cluster in memory, at work. Raises BadInput."""
-    from ui.page.simulated import at_work, of_nodes  # noqa: PLC0415 - the simulator is for those who ask for it
+    from ui.page.simulated import at_work, of_nodes  # the simulator is for those who ask for it
 
     play = of_nodes(arguments.nodes, seed=arguments.seed)
 

@@ -148,7 +148,7 @@ def _how(arguments: argparse.Namespace) -> dict[str, Any]:
 async def _source(arguments: argparse.Namespace) -> AsyncIterator[Reached]:
     """The cluster to look at. Raises BadInput."""
     if arguments.simulate:
-        from ui.page.simulated import at_work, of_nodes  # noqa: PLC0415 - the simulator is for those who ask for it
+        from ui.page.simulated import at_work, of_nodes  # the simulator is for those who ask for it
 
         async with AsyncExitStack() as stack:
             with Progress("filling the simulated cluster").waiting():

@@ -67,7 +67,7 @@ def read(files: Sequence[str], about: About | None = None, *, wall_s: int = 0) -
 
     Raises BadInput for what can't be read.
     """
-    from ui.queues.count import Counting  # noqa: PLC0415 - what decides, NumPy included
+    from ui.queues.count import Counting  # what decides, NumPy included
 
     found = _found(files)
     found = msgspec.structs.replace(found, records=_evictions(found, wall_s))
@@ -77,8 +77,8 @@ def read(files: Sequence[str], about: About | None = None, *, wall_s: int = 0) -
 
 def _evictions(found: _Found, wall_s: int) -> dict[str, EvictionsRead]:
     """The records of evictions among the ConfigMaps, by node pool."""
-    from scheduler.core.preemption import eviction_history, nomination_record  # noqa: PLC0415 - as above
-    from ui.queues.reader import evictions_read  # noqa: PLC0415 - as above
+    from scheduler.core.preemption import eviction_history, nomination_record
+    from ui.queues.reader import evictions_read
 
     texts = {each.metadata.name: each.data or {} for each in found.maps if each.metadata.namespace == SYSTEM_NAMESPACE}
     records: dict[str, EvictionsRead] = {}
@@ -100,7 +100,7 @@ def _devices(found: _Found) -> Devices | None:
     """What ResourceClaims get; None where the files do not have all that says it."""
     if not found.has_devices:
         return None
-    from ui.queues.count import recorded  # noqa: PLC0415 - what decides, NumPy included
+    from ui.queues.count import recorded  # what decides, NumPy included
 
     return recorded(classes=found.classes, slices=found.slices, claims=found.claims, rules=found.known_rules)
 

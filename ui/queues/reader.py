@@ -58,7 +58,7 @@ async def read(api: Api, *, wall_s: int | None = None, about: About | None = Non
     that all is counted for the scheduler that decides on it. Raises ApiError where queues, nodes or pods can't
     be read: then nothing true can be said.
     """
-    from ui.queues.count import Counting  # noqa: PLC0415 - what decides, NumPy included
+    from ui.queues.count import Counting  # what decides, NumPy included
 
     unread: list[str] = []
     records: dict[str, EvictionsRead] = {}
@@ -153,7 +153,7 @@ async def evictions(api: Api, queues: Iterable[Queue], wall_s: int, unread: list
     A pool is left out where nobody is evicted for anybody, as its scheduler keeps no record. ``wall_s``: now.
     ``unread`` takes what of the records can't be read. Raises ApiError.
     """
-    from scheduler.core.preemption import eviction_history, nomination_record  # noqa: PLC0415 - as above
+    from scheduler.core.preemption import eviction_history, nomination_record
 
     found: dict[str, EvictionsRead] = {}
     for pool in pools_of(queues):
@@ -167,7 +167,7 @@ async def evictions(api: Api, queues: Iterable[Queue], wall_s: int, unread: list
 
 def evictions_read(pool: str, text: str, pieces: Sequence[str], *, wall_s: int, unread: list[str]) -> EvictionsRead:
     """Read the record of evictions of a pool's scheduler. ``pieces``: the last hour's evictions. ``wall_s``: now."""
-    from scheduler.core.preemption import eviction_history, nomination_record  # noqa: PLC0415 - as above
+    from scheduler.core.preemption import eviction_history, nomination_record
 
     reading, (hour, more) = nomination_record.read(text), eviction_history.Hour.of(pieces)
     name = own_name(names.NOMINATIONS, NodePool(value=pool))
@@ -217,9 +217,9 @@ async def _devices(api: Api, unread: list[str]) -> Devices | None:
 
     ``unread`` takes what could not be read. Raises ApiError.
     """
-    from scheduler.core.convert import devices  # noqa: PLC0415 - of claims
-    from scheduler.core.convert.resource_claims import resource_claim_record  # noqa: PLC0415 - of claims
-    from ui.queues.count import Devices  # noqa: PLC0415 - as above
+    from scheduler.core.convert import devices
+    from scheduler.core.convert.resource_claims import resource_claim_record
+    from ui.queues.count import Devices
 
     # With what each is good for, in the order in which they are read: a claim after what it may name.
     kinds: Sequence[tuple[Resource[Any], Callable[[Any], Any], str]] = (

@@ -40,7 +40,7 @@ class Drawn:
 
 def draw(seed: int) -> Drawn:
     """The snapshot of this number, always the same."""
-    r = random.Random(seed)  # noqa: S311 - nothing here is secret
+    r = random.Random(seed)
     nodes = [_node(r, i) for i in range(r.randint(2, 8))]
     pods = [_running(r, i, nodes) for i in range(r.randint(0, 8))]
     pod, features = _waiting(r)
@@ -65,12 +65,12 @@ def draw(seed: int) -> Drawn:
 
 def _preferring(seed: int) -> random.Random:
     """Numbers of their own, so that what is drawn beside preferences is the same without them."""
-    return random.Random(f"preferences of {seed}")  # noqa: S311 - nothing here is secret
+    return random.Random(f"preferences of {seed}")
 
 
 def draw_several(seed: int, count: int) -> tuple[Drawn, list[dict[str, Any]]]:
     """A snapshot, and pods that wait in it beside its own."""
-    r = random.Random(seed)  # noqa: S311 - nothing here is secret
+    r = random.Random(seed)
     pods, preferring = [_waiting(r, f"new-{number}")[0] for number in range(count)], _preferring(seed)
     for pod in pods:
         prefer(preferring, pod)
