@@ -226,19 +226,3 @@ async def test_what_may_not_be_read_is_named_and_without_queues_nothing_is_said(
         world.server.faults.on_request.append(refuse("queues"))
         with pytest.raises(Forbidden):
             await reader.read(api_of(world, "someone"))
-
-
-def test_a_cluster_that_can_not_be_reached_ends_with_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "c",
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
-        "users": [{"name": "u", "user": {"token": "t"}}],
-    }
-    path = tmp_path / "config"
-    path.write_text(yaml.safe_dump(config), encoding="utf-8")
-    assert main(["explain", "queue", "a", "--kubeconfig", str(path)]) == 1
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("moorage: ")

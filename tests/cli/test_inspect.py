@@ -92,24 +92,6 @@ def test_what_makes_no_sense_is_refused_in_one_line(
     assert told in line
 
 
-def test_a_cluster_that_can_not_be_reached_ends_with_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "c",
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
-        "users": [{"name": "u", "user": {"token": "t"}}],
-    }
-    path = tmp_path / "config"
-    path.write_text(yaml.safe_dump(config), encoding="utf-8")
-    assert main(["inspect", "--kubeconfig", str(path)]) == 1
-    told = capsys.readouterr()
-    assert told.out == ""
-    (line,) = told.err.splitlines()
-    assert line.startswith("moorage: ")
-
-
 async def looked(world: World, *given: str, own_namespace: str = TEAM) -> Inspection:
     return await inspectprocess.look(api_of(world, "someone"), understood(*given), own_namespace=own_namespace)
 

@@ -169,14 +169,17 @@ def test_the_version_is_printed_by_a_command_and_by_an_option(
 
 
 @pytest.mark.usefixtures("_no_cluster")
+@pytest.mark.parametrize(
+    ("command", "printed"), [(["version"], f"moorage {VERSION}\n"), (["inspect"], ""), (["explain", "queue", "a"], "")]
+)
 def test_a_cluster_that_does_not_answer_is_one_line_and_ends_with_one_as_for_kubectl(
-    capsys: pytest.CaptureFixture[str],
+    command: list[str], printed: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["version", "--server", "http://127.0.0.1:1"]) == 1
+    assert main([*command, "--server", "http://127.0.0.1:1"]) == 1
     told = capsys.readouterr()
-    assert told.out == f"moorage {VERSION}\n"
+    assert told.out == printed
     (line,) = told.err.splitlines()
-    assert line.startswith("moorage: GET /version: ")
+    assert line.startswith("moorage: GET /")
 
 
 @pytest.mark.usefixtures("_no_cluster")

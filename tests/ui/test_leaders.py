@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
@@ -64,6 +66,20 @@ class Cluster:
         await self.api.patch(LEASES, name, given, namespace=names.SYSTEM_NAMESPACE)
 
 
+@asynccontextmanager
+async def at_work(for_s: float, *, by_s: int = 0, dead_s: float | None = None) -> AsyncIterator[Cluster]:
+    """A cluster in which leases were renewed for some time. ``dead_s``: how long ago its scheduler died."""
+    cluster = Cluster(by_s=by_s)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(cluster.renew)
+        await anyio.sleep(for_s)
+        if dead_s is not None:
+            cluster.alive["moorage-scheduler"] = False
+            await anyio.sleep(dead_s)
+        yield cluster
+        tasks.cancel_scope.cancel()
+
+
 async def looked(cluster: Cluster) -> tuple[tuple[str, ...], float]:
     """What one look says, and how long it takes."""
     leaders, begun = Leaders(cluster.clock), anyio.current_time()
@@ -72,48 +88,28 @@ async def looked(cluster: Cluster) -> tuple[tuple[str, ...], float]:
 
 
 async def test_a_look_at_a_cluster_that_works_says_nothing_and_takes_no_time() -> None:
-    cluster = Cluster()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(cluster.renew)
-        await anyio.sleep(31.0)
+    async with at_work(31.0) as cluster:
         assert await looked(cluster) == ((), 0.0)
-        tasks.cancel_scope.cancel()
 
 
 async def test_a_scheduler_that_died_is_told_with_the_time_since_its_last_renewal() -> None:
-    cluster = Cluster()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(cluster.renew)
-        await anyio.sleep(30.5)
-        cluster.alive["moorage-scheduler"] = False
-        await anyio.sleep(35.0)
+    async with at_work(30.5, dead_s=35.0) as cluster:
         said, took_s = await looked(cluster)
         assert said == (NO_POD_IS_PLACED.format(40),)
         assert took_s == CONFIRM_S
-        tasks.cancel_scope.cancel()
 
 
 async def test_one_that_has_just_lost_some_renewals_is_not_called_dead() -> None:
-    cluster = Cluster()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(cluster.renew)
-        await anyio.sleep(30.5)
-        cluster.alive["moorage-scheduler"] = False
-        await anyio.sleep(8.0)
+    async with at_work(30.5, dead_s=8.0) as cluster:
         assert await looked(cluster) == ((), 0.0)
-        tasks.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("by_s", [-3600, -20, 20, 3600])
 async def test_clocks_that_differ_make_nobody_dead(by_s: int) -> None:
-    cluster = Cluster(by_s=by_s)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(cluster.renew)
-        await anyio.sleep(31.0)
+    async with at_work(31.0, by_s=by_s) as cluster:
         said, took_s = await looked(cluster)
         assert said == ()
         assert took_s <= 2.0
-        tasks.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize(
@@ -124,40 +120,26 @@ async def test_clocks_that_differ_make_nobody_dead(by_s: int) -> None:
     ],
 )
 async def test_a_dead_scheduler_whose_clock_was_ahead_does_not_look_fresh(spec: dict[str, Any], doubt: str) -> None:
-    cluster = Cluster(by_s=3600)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(cluster.renew)
-        await anyio.sleep(31.0)
+    async with at_work(31.0, by_s=3600) as cluster:
         cluster.alive["moorage-scheduler"] = False
         last = cluster.spec(**spec)
         await cluster.api.patch(LEASES, "moorage-scheduler", last, namespace=names.SYSTEM_NAMESPACE)
         said, took_s = await looked(cluster)
         assert said == (f"the scheduler has not renewed its lease for 5 s, and {doubt}: no pod is placed",)
         assert took_s == CONFIRM_S
-        tasks.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("by_s", [-3600, -32, 32, 3600])
 async def test_a_lease_is_as_old_as_the_api_server_has_it_whatever_the_clock_of_who_reads_says(by_s: int) -> None:
-    cluster = Cluster()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(cluster.renew)
-        await anyio.sleep(30.5)
-        cluster.alive["moorage-scheduler"] = False
-        await anyio.sleep(35.0)
+    async with at_work(30.5, dead_s=35.0) as cluster:
         dated, leaders = by_server(cluster.server.transport(), fallback=Skewed(cluster.clock, by_s))
         await leaders.look(Api(dated, retry=Retry(random.Random(1), tries=1)))
         assert leaders.warnings() == (NO_POD_IS_PLACED.format(40),)
-        tasks.cancel_scope.cancel()
 
 
 async def test_a_clock_that_is_ahead_by_little_needs_no_second_look() -> None:
-    cluster = Cluster(by_s=4)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(cluster.renew)
-        await anyio.sleep(31.0)
+    async with at_work(31.0, by_s=4) as cluster:
         assert await looked(cluster) == ((), 0.0)
-        tasks.cancel_scope.cancel()
 
 
 async def test_a_lease_that_was_given_back_or_never_was_there_is_told() -> None:

@@ -147,32 +147,20 @@ class Story:
         drops[key[0]]()
 
 
+@pytest.mark.parametrize("changes_meanwhile", [False, True])
 @pytest.mark.parametrize("seed", seeds(15))
-def test_frames_add_up_to_what_is_there(seed: int) -> None:
+def test_frames_add_up_to_what_is_there_also_where_it_changes_while_one_is_drawn(
+    seed: int, *, changes_meanwhile: bool
+) -> None:
     story, client = Story(seed), Client()
     frames = Frames(story.store, "e")
     for _ in range(60):
         known = frames.id
         for _ in range(story.rng.randrange(4)):
             story.step()
-        drawn(frames)
-        for frame in frames.since(known) or ():
-            client.take(frame.changes)
-        at_once = as_sets(frames_of(*story.now.values()).whole())
-        assert as_sets(frames.whole()) == at_once
-        assert client.known == at_once
-
-
-@pytest.mark.parametrize("seed", seeds(15))
-def test_what_changes_while_a_frame_is_drawn_is_in_the_next_one(seed: int) -> None:
-    story, client = Story(seed), Client()
-    frames = Frames(story.store, "e")
-    for _ in range(60):
-        known = frames.id
-        for _ in range(story.rng.randrange(4)):
-            story.step()
-        for _ in frames.draw():
-            story.step()
+        if changes_meanwhile:
+            for _ in frames.draw():
+                story.step()
         drawn(frames)
         for frame in frames.since(known) or ():
             client.take(frame.changes)
