@@ -19,6 +19,7 @@ from anyio.lowlevel import checkpoint
 from typing_extensions import override
 
 from kube.client.clock import monotonic_ns
+from nodeagent import kept_file
 from nodeagent.core.devices import Slices
 from nodeagent.core.mig_partitioning import (
     Ask,
@@ -52,7 +53,6 @@ from wire.crds.gpunode import GpuNode
 _log: Final = logging.getLogger(__name__)
 #: Another text for each boot of a machine, in containers too (proc_sys_kernel(5)).
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
-_MOST_KEPT_BYTES: Final = 1 << 16
 
 
 class Maker(Protocol):
@@ -91,7 +91,7 @@ class Restoring:
         self._driver = driver
         self._path = kept
         self._boot = boot
-        self._done = _read(kept).at(boot)
+        self._done = kept_file.read(kept, decoded).at(boot)
 
     def awaits(self, card: str) -> bool:
         """Whether a GPU (UUID) was not looked at since the boot."""
@@ -129,18 +129,7 @@ class Restoring:
         self._done = done
         # What is not kept is looked at again by the next agent, which finds nothing missing.
         with contextlib.suppress(OSError):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            fresh = self._path.with_suffix(".new")
-            fresh.write_bytes(encoded(done))
-            fresh.replace(self._path)
-
-
-def _read(path: Path) -> Restored:
-    try:
-        with path.open("rb") as file:
-            return decoded(file.read(_MOST_KEPT_BYTES))
-    except OSError:
-        return Restored()
+            kept_file.write(self._path, encoded(done))
 
 
 #: In the place of a state: a GPU has the slices again that a reboot took.

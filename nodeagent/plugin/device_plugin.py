@@ -15,7 +15,7 @@ import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from kube.client.clock import monotonic_ns
-from nodeagent import cdi
+from nodeagent import cdi, kept_file
 from nodeagent.aligned_timer import beat
 from nodeagent.core.plugin.health import Look
 from nodeagent.core.plugin.labels import Driver, node_labels
@@ -24,7 +24,6 @@ from nodeagent.core.plugin.offer import (
     Offering,
     Place,
     Refused,
-    Remembered,
     Served,
     allocate,
     decoded,
@@ -140,7 +139,6 @@ class ResourceAnswers:
 
 
 #: Of a state file that we wrote: 32 GPUs of 7 slices have 60 KiB.
-_MOST_STATE_BYTES: Final = 1 << 20
 
 
 def version(path: Path | Mistake | None) -> tuple[int, int, int] | None:
@@ -165,23 +163,6 @@ def read_file(path: Path | Mistake | None) -> str | Mistake:
             return file.read(MOST_BYTES + 1).decode(errors="replace")
     except OSError as error:
         return Mistake(str(path), f"can't be read: {error.strerror}", "a file")
-
-
-def read_state(path: Path) -> Remembered:
-    """Read what a plug-in kept before; nothing where there is nothing that can be read."""
-    try:
-        with path.open("rb") as file:
-            return decoded(file.read(_MOST_STATE_BYTES))
-    except OSError:
-        return Remembered()
-
-
-def write_state(path: Path, kept: Remembered) -> None:
-    """Keep it, in one step. Raises OSError."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_suffix(".new")
-    fresh.write_bytes(encoded(kept))
-    fresh.replace(path)
 
 
 _T = TypeVar("_T")
@@ -235,7 +216,7 @@ class _Plugin:
         self._observer = observer
         self._places = places
         self._intervals = intervals
-        self._kept = read_state(places.state)
+        self._kept = kept_file.read(places.state, decoded)
         self._offering = Offering(environment, self._kept)
         self._around = Surroundings(wanted=sources.wanted, withdrawn=lambda: sources.slices.withdrawn, root=places.root)
         self._lives: dict[str, tuple[LifeOfResource, anyio.CancelScope]] = {}
@@ -370,7 +351,7 @@ class _Plugin:
             self._kept = kept
             # What is not kept costs nothing but what a restart forgets.
             with contextlib.suppress(OSError):
-                write_state(self._places.state, kept)
+                kept_file.write(self._places.state, encoded(kept))
 
     def _label(self) -> None:
         offering = self._offering

@@ -24,6 +24,7 @@ from kube.client.errors import ApiError
 from kube.client.resources import NODES
 from kube.client.retry import Backoff, BackoffRange
 from kube.watch.signal import Signal
+from nodeagent import kept_file
 from nodeagent.core.plugin.labels import changes
 from nodeagent.core.plugin.settings import Mistake, shown
 from wire import names
@@ -91,7 +92,6 @@ def decoded(content: bytes) -> NodeSaid | None:
 
 #: Of a mounted ConfigMap: its own links, which are no files of it.
 _OF_THE_MOUNT: Final = ".."
-_MOST_KEPT_BYTES: Final = 1 << 20
 
 
 class NodeSources:
@@ -104,7 +104,7 @@ class NodeSources:
         self._node = node
         self._folder = folder
         self._path = kept
-        self._kept = _read(kept)
+        self._kept = kept_file.read(kept, decoded)
         #: What ``cleared`` has told of.
         self._taken = self._kept
 
@@ -145,18 +145,7 @@ class NodeSources:
         self._kept = what
         # What is not kept costs nothing but what a restart forgets.
         with contextlib.suppress(OSError):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            fresh = self._path.with_suffix(".new")
-            fresh.write_bytes(encoded(what))
-            fresh.replace(self._path)
-
-
-def _read(path: Path) -> NodeSaid | None:
-    try:
-        with path.open("rb") as file:
-            return decoded(file.read(_MOST_KEPT_BYTES))
-    except OSError:
-        return None
+            kept_file.write(self._path, encoded(what))
 
 
 _log: Final = logging.getLogger(__name__)
