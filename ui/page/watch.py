@@ -316,12 +316,16 @@ async def _settled(followed: Sequence[Reflector[Any]]) -> None:
             await anyio.sleep(_LOOK_AGAIN_S)
 
 
-def _name(obj: Node | GpuNode) -> str:
+def _name(obj: Node | GpuNode | Queue) -> str:
     return obj.metadata.name
 
 
 def _uid(obj: Pod) -> str:
     return obj.metadata.uid
+
+
+def _placed(obj: BindRequest | PodGroup) -> tuple[str, str]:
+    return placed(obj.metadata)
 
 
 def _itself(obj: H) -> H:
@@ -347,13 +351,10 @@ def _pods(objects: Objects, where: str) -> Held[Pod, Pod, str]:
 
 
 def _requests(objects: Objects, where: str) -> Held[BindRequest, BindRequest, tuple[str, str]]:
-    def key(request: BindRequest) -> tuple[str, str]:
-        return placed(request.metadata)
-
     return Held(
         keep=_itself,
-        key=key,
-        key_of=key,
+        key=_placed,
+        key_of=_placed,
         put=objects.put_request,
         drop=objects.drop_request,
         known=lambda: (each for each in objects.requests if where in {_ALL, each[0]}),
@@ -372,13 +373,10 @@ def _gpu_nodes(objects: Objects) -> Held[GpuNode, GpuNode, str]:
 
 
 def _queues(objects: Objects) -> Held[Queue, Queue, str]:
-    def key(queue: Queue) -> str:
-        return queue.metadata.name
-
     return Held(
         keep=kept_queue,
-        key=key,
-        key_of=key,
+        key=_name,
+        key_of=_name,
         put=objects.put_queue,
         drop=objects.drop_queue,
         known=lambda: objects.queues,
@@ -386,13 +384,10 @@ def _queues(objects: Objects) -> Held[Queue, Queue, str]:
 
 
 def _groups(objects: Objects, where: str) -> Held[PodGroup, PodGroup, tuple[str, str]]:
-    def key(group: PodGroup) -> tuple[str, str]:
-        return placed(group.metadata)
-
     return Held(
         keep=_itself,
-        key=key,
-        key_of=key,
+        key=_placed,
+        key_of=_placed,
         put=objects.put_group,
         drop=objects.drop_group,
         known=lambda: (each for each in objects.groups if where in {_ALL, each[0]}),
@@ -406,9 +401,6 @@ def _events(objects: Objects, where: str) -> Held[Event, EventLine, str]:
     def key_of(line: EventLine) -> str:
         return line.key
 
-    def put(line: EventLine) -> None:
-        objects.put_event(line)
-
     def is_listed(key: str) -> bool:
         return where in {_ALL, key.partition("/")[0]}
 
@@ -420,7 +412,7 @@ def _events(objects: Objects, where: str) -> Held[Event, EventLine, str]:
         keep=draw_event,
         key=key,
         key_of=key_of,
-        put=put,
+        put=objects.put_event,
         drop=objects.drop_event,
         known=lambda: filter(is_listed, objects.events),
         choose=choose,
