@@ -54,6 +54,7 @@ class UrlEndpoint(msgspec.Struct, frozen=True):
 
 #: Namespaces that no webhook is asked about.
 EXEMPT: Final = ("kube-system", names.SYSTEM_NAMESPACE)
+_TIMEOUT_S: Final = 5
 
 
 def all_manifests(endpoint: ServiceEndpoint | UrlEndpoint, *, ca: bytes) -> list[Manifest]:
@@ -61,55 +62,41 @@ def all_manifests(endpoint: ServiceEndpoint | UrlEndpoint, *, ca: bytes) -> list
     return [adoption_manifest(endpoint, ca=ca), *webhook_manifests(endpoint, ca=ca), queue_manifest(endpoint, ca=ca)]
 
 
-def adoption_manifest(
-    endpoint: ServiceEndpoint | UrlEndpoint,
-    *,
-    ca: bytes,
-    scheduler_name: str = names.SCHEDULER_NAME,
-    exempt: tuple[str, ...] = EXEMPT,
-    timeout_s: int = 5,
-) -> Manifest:
+def adoption_manifest(endpoint: ServiceEndpoint | UrlEndpoint, *, ca: bytes) -> Manifest:
     """Return the configuration that makes pods ours in namespaces that say so (admission/settings.py).
 
     It fails closed, so while nobody answers no pod of another scheduler is made in those namespaces: one that is let by
     stays another scheduler's for good. It may be left out where no namespace is to say so.
     """
     webhook = {
-        **_webhook(endpoint, ADOPT_PATH, ca, name=ADOPTION, exempt=exempt, timeout_s=timeout_s),
+        **_webhook(endpoint, ADOPT_PATH, ca, name=ADOPTION),
         "reinvocationPolicy": "IfNeeded",
         "rules": _rules(RULES_OF_ADOPTION),
         "matchConditions": [
-            {"name": "of-another-scheduler", "expression": f"object.spec.schedulerName != '{scheduler_name}'"}
+            {"name": "of-another-scheduler", "expression": f"object.spec.schedulerName != '{names.SCHEDULER_NAME}'"}
         ],
     }
     webhook["namespaceSelector"] = {**webhook["namespaceSelector"], "matchLabels": {names.ADOPT: "true"}}
     return _configuration("MutatingWebhookConfiguration", webhook, name=ADOPTION_CONFIGURATION)
 
 
-def webhook_manifests(
-    endpoint: ServiceEndpoint | UrlEndpoint,
-    *,
-    ca: bytes,
-    scheduler_name: str = names.SCHEDULER_NAME,
-    exempt: tuple[str, ...] = EXEMPT,
-    timeout_s: int = 5,
-) -> list[Manifest]:
-    """Return both configurations. ``ca`` is the PEM of the CA to trust; ``exempt`` names namespaces never asked about.
+def webhook_manifests(endpoint: ServiceEndpoint | UrlEndpoint, *, ca: bytes) -> list[Manifest]:
+    """Return both configurations. ``ca`` is the PEM of the CA to trust.
 
     Where certificates are self-made or cert-manager's, ``ca`` is empty and no ``caBundle`` is named: applying such a
     manifest again leaves the stored one unchanged.
 
     A share of a pod in an exempt namespace is not handed over, so such a pod is never bound.
     """
-    ours = [{"name": "scheduler-name", "expression": f"object.spec.schedulerName == '{scheduler_name}'"}]
+    ours = [{"name": "scheduler-name", "expression": f"object.spec.schedulerName == '{names.SCHEDULER_NAME}'"}]
     mutating = {
-        **_webhook(endpoint, MUTATE_PATH, ca, name=WEBHOOK, exempt=exempt, timeout_s=timeout_s),
+        **_webhook(endpoint, MUTATE_PATH, ca, name=WEBHOOK),
         "matchConditions": ours,
         "reinvocationPolicy": "IfNeeded",
         "rules": _rules(RULES_OF_MUTATION),
     }
     validating = {
-        **_webhook(endpoint, VALIDATE_PATH, ca, name=WEBHOOK, exempt=exempt, timeout_s=timeout_s),
+        **_webhook(endpoint, VALIDATE_PATH, ca, name=WEBHOOK),
         "matchConditions": ours,
         "rules": _rules(RULES_OF_VALIDATION),
     }
@@ -119,9 +106,7 @@ def webhook_manifests(
     ]
 
 
-def queue_manifest(
-    endpoint: ServiceEndpoint | UrlEndpoint, *, ca: bytes, exempt: tuple[str, ...] = EXEMPT, timeout_s: int = 5
-) -> Manifest:
+def queue_manifest(endpoint: ServiceEndpoint | UrlEndpoint, *, ca: bytes) -> Manifest:
     """Return the configuration of the webhooks for Queues and PodGroups (admission/objects).
 
     They are asked when a spec changes or a queue is deleted, so who writes metadata or status needs no webhook: gangs
@@ -132,13 +117,13 @@ def queue_manifest(
     """
     both = {"failurePolicy": "Ignore", "matchConditions": [_SPEC_CHANGES]}
     queues = {
-        **_webhook(endpoint, QUEUE_PATH, ca, name=QUEUES, exempt=(), timeout_s=timeout_s),
+        **_webhook(endpoint, QUEUE_PATH, ca, name=QUEUES),
         **both,
         "rules": [_rule_of("v2", "queues", ("CREATE", "UPDATE", "DELETE"), scope="Cluster")],
     }
     del queues["namespaceSelector"]
     groups = {
-        **_webhook(endpoint, POD_GROUP_PATH, ca, name=POD_GROUPS, exempt=exempt, timeout_s=timeout_s),
+        **_webhook(endpoint, POD_GROUP_PATH, ca, name=POD_GROUPS),
         **both,
         "rules": [_rule_of("v2alpha2", "podgroups", ("CREATE", "UPDATE"), scope="Namespaced")],
     }
@@ -156,18 +141,16 @@ def _rule_of(version: str, resource: str, operations: tuple[str, ...], *, scope:
     }
 
 
-def _webhook(
-    endpoint: ServiceEndpoint | UrlEndpoint, path: str, ca: bytes, *, name: str, exempt: tuple[str, ...], timeout_s: int
-) -> Manifest:
+def _webhook(endpoint: ServiceEndpoint | UrlEndpoint, path: str, ca: bytes, *, name: str) -> Manifest:
     """What all of them have."""
     return {
         "name": name,
         "admissionReviewVersions": ["v1"],
         "sideEffects": "None",
         "failurePolicy": "Fail",
-        "timeoutSeconds": timeout_s,
+        "timeoutSeconds": _TIMEOUT_S,
         "namespaceSelector": {
-            "matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": list(exempt)}]
+            "matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": list(EXEMPT)}]
         },
         "clientConfig": _client_config(endpoint, path, ca),
     }

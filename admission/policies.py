@@ -28,7 +28,11 @@ _BRINGS_NODE: Final = "{0}.?spec.?nodeName.orValue('') != ''"
 _IS_CHARGED: Final = "{0}.?metadata.?annotations[?" + cel.text(names.CHARGED) + "].hasValue()"
 
 
-def bound_queues(scheduler_name: str) -> cel.Manifest:
+_OURS: Final = cel.text(names.SCHEDULER_NAME)
+_RUNTIME_CLASS: Final = "nvidia"
+
+
+def bound_queues() -> cel.Manifest:
     """Pods of ours and PodGroups name a queue that their namespace is bound to (kai-contract 9.2.7).
 
     A pod names its queue by a label. One without it that names a PodGroup has the queue of that, but for a pod that
@@ -48,9 +52,7 @@ def bound_queues(scheduler_name: str) -> cel.Manifest:
             cel.rule("", cel.PODS, ["CREATE", "UPDATE"]),
             cel.rule(names.SCHEDULING_GROUP, ["podgroups"], ["CREATE", "UPDATE"]),
         ],
-        conditions={
-            "ours": f"object.?spec.?schedulerName.orValue({cel.text(scheduler_name)}) == {cel.text(scheduler_name)}"
-        },
+        conditions={"ours": f"object.?spec.?schedulerName.orValue({_OURS}) == {_OURS}"},
         variables={
             "bound": f"{allowed}.hasValue()",
             "allowed": f"{allowed}.orValue('').split(',').map(queue, queue.trim()).filter(queue, queue != '')",
@@ -74,7 +76,7 @@ def bound_queues(scheduler_name: str) -> cel.Manifest:
     )
 
 
-def stateful_gangs(scheduler_name: str) -> cel.Manifest:
+def stateful_gangs() -> cel.Manifest:
     """A StatefulSet of ours asks for several pods at once only if it makes them at once.
 
     One that was let in before is judged again only when what it asks for changes.
@@ -83,7 +85,7 @@ def stateful_gangs(scheduler_name: str) -> cel.Manifest:
     return cel.policy(
         _POLICY_GANGS,
         rules=[cel.rule("apps", ["statefulsets"], ["CREATE", "UPDATE"])],
-        conditions={"ours": f"object.spec.template.spec.?schedulerName.orValue('') == {cel.text(scheduler_name)}"},
+        conditions={"ours": f"object.spec.template.spec.?schedulerName.orValue('') == {_OURS}"},
         variables={
             "said": said.format("object"),
             "before": f"oldObject == null ? '1' : {said.format('oldObject')}",
@@ -100,7 +102,7 @@ def stateful_gangs(scheduler_name: str) -> cel.Manifest:
     )
 
 
-def guarded_devices(scheduler_name: str, *, runtime_class: str) -> cel.Manifest:
+def guarded_devices() -> cel.Manifest:
     """Where a namespace says ``reject``, pods of other schedulers choose no devices by themselves either.
 
     Our webhooks are not asked about those. A container that gets GPUs may not set NVIDIA_VISIBLE_DEVICES; any other one
@@ -127,7 +129,7 @@ def guarded_devices(scheduler_name: str, *, runtime_class: str) -> cel.Manifest:
             cel.rule("", ["pods"], ["CREATE"]),
             cel.rule("", ["pods/ephemeralcontainers"], ["UPDATE"]),
         ],
-        conditions={"not-ours": f"object.spec.?schedulerName.orValue('') != {cel.text(scheduler_name)}"},
+        conditions={"not-ours": f"object.spec.?schedulerName.orValue('') != {_OURS}"},
         variables={
             "rejects": f"{said}.orValue('') == {cel.text(Guard.REJECT.value)}",
             "old": "oldObject == null ? [] : oldObject.spec.?ephemeralContainers.orValue([])",
@@ -136,7 +138,7 @@ def guarded_devices(scheduler_name: str, *, runtime_class: str) -> cel.Manifest:
             " ? object.spec.?ephemeralContainers.orValue([])"
             ".filter(container, !variables.old.exists(old, old.name == container.name))"
             " : object.spec.containers + object.spec.?initContainers.orValue([])",
-            "runtime": f"object.spec.?runtimeClassName.orValue('') == {cel.text(runtime_class)}",
+            "runtime": f"object.spec.?runtimeClassName.orValue('') == {cel.text(_RUNTIME_CLASS)}",
             "wrong": "variables.containers.filter(container,"
             f" {entries}.exists(entry, {variable} && !({harmless}))"
             f" || !{entries}.exists(entry, {harmless}) && ({gets_gpus} ? {unseen} : variables.runtime))"
@@ -222,22 +224,20 @@ class Identities(msgspec.Struct, frozen=True, kw_only=True):
 def policy_manifests(
     identities: Identities | None = None,
     *,
-    scheduler_name: str = names.SCHEDULER_NAME,
     reservation_namespace: str = names.RESERVATION_NAMESPACE,
-    runtime_class: str = "nvidia",
 ) -> list[cel.Manifest]:
     """Return all policies with their bindings, and the budget of the reservation pods."""
     who = identities or Identities()
     policies = [
         _protected_keys(who),
-        _fixed_asks(scheduler_name),
+        _fixed_asks(),
         _reservations(who, reservation_namespace),
         _hand_over(who),
         _config_maps(who),
-        bound_queues(scheduler_name),
-        guarded_devices(scheduler_name, runtime_class=runtime_class),
+        bound_queues(),
+        guarded_devices(),
         reserved_priority(reservation_namespace),
-        stateful_gangs(scheduler_name),
+        stateful_gangs(),
         node_policies.own_node(who.node_agent),
         node_policies.own_reservations(who.node_agent, reservation_namespace),
         node_policies.own_events(who.node_agent),
@@ -283,7 +283,7 @@ def _protected_keys(who: Identities) -> cel.Manifest:
     )
 
 
-def _fixed_asks(scheduler_name: str) -> cel.Manifest:
+def _fixed_asks() -> cel.Manifest:
     """After placement nobody changes what a pod asked for and counts for; what admission wrote nobody changes at all.
 
     A placed pod may still be given a PodGroup: pods that run when grouping is switched on have none. ``project`` is a
@@ -297,7 +297,7 @@ def _fixed_asks(scheduler_name: str) -> cel.Manifest:
         rules=[cel.rule("", ["pods", "pods/*"], ["UPDATE"])],
         conditions={
             "ours": "has(oldObject.spec) && has(oldObject.spec.schedulerName)"
-            f" && oldObject.spec.schedulerName == {cel.text(scheduler_name)}"
+            f" && oldObject.spec.schedulerName == {_OURS}"
         },
         variables=cel.MAPS
         | {

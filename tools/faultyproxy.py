@@ -71,19 +71,22 @@ def catalogue(rng: random.Random) -> dict[Kind, list[Fault]]:
     }
 
 
+#: How often nothing goes wrong.
+_LUCK: Final = 0.2
+
+
 class Deck:
     """Deals each fault until it has struck once, in seeded order, with good luck in between."""
 
-    def __init__(self, faults: Mapping[Kind, Sequence[Fault]], rng: random.Random, *, luck: float = 0.2) -> None:
+    def __init__(self, faults: Mapping[Kind, Sequence[Fault]], rng: random.Random) -> None:
         self._rng = rng
-        self._luck = luck
         self._left = {kind: rng.sample(of_kind, len(of_kind)) for kind, of_kind in faults.items()}
         self._is_calm = False
 
     def deal(self, kind: Kind) -> Fault:
         """The next one of this kind; it goes to the bottom until it has struck."""
         left = self._left.get(kind, [])
-        if self._is_calm or not left or self._rng.random() < self._luck:
+        if self._is_calm or not left or self._rng.random() < _LUCK:
             return NOTHING
         left.append(left.pop(0))
         return left[-1]

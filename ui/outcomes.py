@@ -34,10 +34,10 @@ _CLOSED: Final = ("CAN'T BE USED",)
 _PHASES: Final = {"Running": "green", "Succeeded": "green", "Pending": "yellow", "Failed": "red"}
 
 
-def console(*, stderr: bool = False) -> Console:
+def console() -> Console:
     """Return a console; where there is no terminal, lines are wide enough for the tables."""
-    made = Console(stderr=stderr, highlight=False)
-    return made if made.is_terminal else Console(stderr=stderr, highlight=False, width=140)
+    made = Console(highlight=False)
+    return made if made.is_terminal else Console(highlight=False, width=140)
 
 
 def gpu_map(nodes: Sequence[NodeOutcome], *, width: int) -> RenderableType:

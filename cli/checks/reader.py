@@ -50,6 +50,7 @@ def some_of(names: list[str]) -> str:
 Raw = dict[str, Any]
 
 _PAGE: Final = "500"
+_TIMEOUT_S: Final = 15.0
 _decode: Final = msgspec.json.Decoder(Raw).decode
 
 
@@ -77,9 +78,8 @@ class Answer(msgspec.Struct, frozen=True):
 class Reader:
     """Calls under the identity of the person who runs the checks. All raise CantLook when there is no usable answer."""
 
-    def __init__(self, transport: Transport, *, timeout_s: float = 15.0) -> None:
+    def __init__(self, transport: Transport) -> None:
         self._transport = transport
-        self._timeout_s = timeout_s
 
     async def get(self, path: str) -> Raw | None:
         """Read one object; None if it is not there."""
@@ -112,7 +112,7 @@ class Reader:
         data = None if body is None else msgspec.json.encode(body)
         try:
             response = await self._transport.request(
-                method, path, query=query, body=data, timeout_s=self._timeout_s, most_bytes=WHOLE_BYTES
+                method, path, query=query, body=data, timeout_s=_TIMEOUT_S, most_bytes=WHOLE_BYTES
             )
         except ApiError as error:
             raise CantLook(str(error)) from error

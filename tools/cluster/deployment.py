@@ -175,11 +175,11 @@ class Deployment(Programs):
         _wait_for_port(port, "the proxy")
         return child, f"https://{LOOPBACK}:{port}"
 
-    def stop(self, component: str, *, within_s: float = 60.0) -> None:
+    def stop(self, component: str) -> None:
         """Tell a component to end, as kubelet does, and wait until it has."""
         child = self._running.pop(component)
         child.process.terminate()
-        child.process.wait(within_s)
+        child.process.wait(60.0)
         self._family.children.remove(child)
 
     def pause(self, component: str) -> None:

@@ -77,7 +77,6 @@ class ControlPlane:
     def __init__(
         self,
         *,
-        programs: Path | None = None,
         feature_gates: Mapping[str, bool] | None = None,
         audit_policy: str | None = None,
         scheduler: bool = False,
@@ -86,7 +85,6 @@ class ControlPlane:
         egress: bool = False,
         folder: Path | None = None,
     ) -> None:
-        self._programs = programs
         self.feature_gates = dict(feature_gates or {})
         self._rights_folder = os.environ.get(rights.FOLDER, "")
         self._audit_policy = audit_policy or (rights.POLICY if self._rights_folder else None)
@@ -153,7 +151,7 @@ class ControlPlane:
         """
         if self._family is not None:
             raise RuntimeError("the control plane is running")
-        programs = self._programs or ensure()
+        programs = ensure()
         for tries_left in reversed(range(_TRIES)):
             try:
                 self._start_once(programs)

@@ -147,12 +147,12 @@ def archive(name: str, *, store: Path | None = None) -> Path:
     return made
 
 
-def forget(store: Path, *, unused_s: float = _UNUSED_S) -> None:
+def forget(store: Path) -> None:
     """Remove what nobody has used for a week; packages and lists of them stay, they are small."""
     made = [path for pattern in ("*.tar", "*.layer") for path in store.glob(pattern)]
     newest = max((path.stat().st_mtime for path in made), default=0)
     for path in made:
-        if path.stat().st_mtime < newest - unused_s:
+        if path.stat().st_mtime < newest - _UNUSED_S:
             path.unlink(missing_ok=True)
 
 

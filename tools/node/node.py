@@ -102,8 +102,8 @@ class Node:
 
     ``gpus``: how many emulated devices it has, or which. ``archives``: images that are imported into it.
     ``default_runtime``: ``nvidia``, as many GPU nodes have it, reads ``NVIDIA_VISIBLE_DEVICES`` of every container.
-    ``number`` tells apart nodes of one cluster, whose addresses must differ. Of a control plane with
-    ``egress`` the node is the API server's way into the cluster, and has a kube-proxy, which leads to Services.
+    Of a control plane with ``egress`` the node is the API server's way into the cluster, and has a kube-proxy, which
+    leads to Services.
     """
 
     def __init__(
@@ -112,7 +112,6 @@ class Node:
         name: str,
         *,
         gpus: int | Sequence[_gpus.Gpu] = 0,
-        number: int = 1,
         max_pods: int = 110,
         labels: Mapping[str, str] | None = None,
         archives: Sequence[Path] | None = None,
@@ -121,7 +120,6 @@ class Node:
         self.name = name
         self.gpus = _gpus.made_up(name, gpus) if isinstance(gpus, int) else tuple(gpus)
         self._plane = plane
-        self._number = number
         self._max_pods = max_pods
         self._labels = dict(labels or {})
         self._archives = archives
@@ -148,7 +146,7 @@ class Node:
     @property
     def address(self) -> str:
         """The node's address, in its own network."""
-        return f"10.97.0.{self._number}"
+        return "10.97.0.1"
 
     @property
     def plugged(self) -> int:
@@ -389,7 +387,7 @@ class Node:
             )
         )
         (folder / "cni-conf").mkdir()
-        (folder / "cni-conf" / "10-pods.conflist").write_text(settings.cni(f"10.98.{self._number}.0/24"))
+        (folder / "cni-conf" / "10-pods.conflist").write_text(settings.cni("10.98.1.0/24"))
         (folder / "resolv.conf").touch()
         (folder / library.name).write_bytes(library.read_bytes())
         create = (

@@ -62,16 +62,12 @@ class Budget:
     def __init__(
         self,
         *,
-        share: float = SHARE,
-        burst_s: float = BURST_S,
         worked_s: Callable[[], float] = time.thread_time,
         emit: EventSink[ExplainEvent] = ignore,
     ) -> None:
         self._emit = emit
         self._worked_s = worked_s
-        self._share = share
-        self._burst_s = burst_s
-        self._left_s = burst_s
+        self._left_s = BURST_S
         self._counted_at = float("-inf")
         #: When the next slice may begin, by the one before.
         self._next_at = float("-inf")
@@ -80,7 +76,7 @@ class Budget:
         """Return when the next slice may begin."""
         now = anyio.current_time()
         self._refill(now)
-        return max(self._next_at, now if self._left_s > 0 else now - self._left_s / self._share)
+        return max(self._next_at, now if self._left_s > 0 else now - self._left_s / SHARE)
 
     @contextmanager
     def slice(self) -> Iterator[None]:
@@ -97,7 +93,7 @@ class Budget:
 
     def _refill(self, now: float) -> None:
         if now > self._counted_at > float("-inf"):
-            self._left_s = min(self._burst_s, self._left_s + (now - self._counted_at) * self._share)
+            self._left_s = min(BURST_S, self._left_s + (now - self._counted_at) * SHARE)
         self._counted_at = now
 
 
@@ -190,10 +186,10 @@ class Rights:
     pods of other namespaces may be named.
     """
 
-    def __init__(self, api: Api, *, holds_s: float = RIGHTS_HOLD_S) -> None:
+    def __init__(self, api: Api) -> None:
         self._api = api
-        self._users = Users(api, holds_s=holds_s)
-        self._may: Remembered[bool] = Remembered(holds_s=holds_s, most=_MOST)
+        self._users = Users(api, holds_s=RIGHTS_HOLD_S)
+        self._may: Remembered[bool] = Remembered(holds_s=RIGHTS_HOLD_S, most=_MOST)
         self._asking = anyio.CapacityLimiter(_AT_ONE_TIME)
 
     async def user(self, authorization: str) -> UserInfo:

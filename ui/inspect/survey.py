@@ -335,15 +335,13 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     unread: tuple[str, ...] = ()
 
 
-def survey(
-    found: Found, *, namespaces: Collection[str] = (), settings: Settings | None = None, count: Count | None = None
-) -> Inspection:
+def survey(found: Found, *, namespaces: Collection[str] = (), count: Count | None = None) -> Inspection:
     """Show all nodes, and the pods that have to do with GPUs and have not ended; ``namespaces`` () for all.
 
     The pods of other namespaces count as used, but are not named where some are asked for. ``count``: of what was
     found, by who needs that, too.
     """
-    settings = settings or Settings()
+    settings = Settings()
     count = count or Count(found, settings)
     views = count.views()
     around = Surroundings(

@@ -80,8 +80,7 @@ class Report:
 class Frames:
     """Cuts a stream of bytes into messages. Never holds more than one message, and the bytes of one read."""
 
-    def __init__(self, *, most_bytes: int = MOST_BYTES) -> None:
-        self._most_bytes = most_bytes
+    def __init__(self) -> None:
         self._held = bytearray()
 
     def cut(self, read: bytes) -> Iterator[bytes]:
@@ -89,8 +88,8 @@ class Frames:
         self._held += read
         while len(self._held) >= _LENGTH:
             length = int.from_bytes(self._held[:_LENGTH], "big")
-            if length > self._most_bytes:
-                raise MalformedMessage(f"length: {length} bytes; at most {self._most_bytes} are allowed")
+            if length > MOST_BYTES:
+                raise MalformedMessage(f"length: {length} bytes; at most {MOST_BYTES} are allowed")
             if len(self._held) < _LENGTH + length:
                 return
             message = bytes(self._held[_LENGTH : _LENGTH + length])

@@ -205,7 +205,7 @@ def test_a_stateful_set_whose_gang_comes_one_by_one_is_refused_in_the_words_of_t
         registry.grouped(made, "default", Expander().expand(made))
     said = 'metadata.annotations[kai.scheduler/batch-min-member] is "4"; allowed: '
     assert str(caught.value).startswith(f"{said}1, or spec.podManagementPolicy: Parallel;")
-    (validation,) = stateful_gangs("kai-scheduler")["spec"]["validations"]
+    (validation,) = stateful_gangs()["spec"]["validations"]
     assert all(part in validation["messageExpression"] for part in said.split("4"))
 
 
