@@ -298,12 +298,7 @@ class Deployment(Programs):
 
     def wait_for_nodes(self, component: str = NODES) -> None:
         """Wait until the simulated nodes of a process are ready. Raises ProcessDied and TimeoutError."""
-        deadline = time.monotonic() + _READY_WITHIN_S
-        while "are ready" not in self.log(component):
-            self.running[component].check()
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"the simulated nodes were not ready within {_READY_WITHIN_S:.0f} s")
-            time.sleep(0.05)
+        self._wait_until(lambda: "are ready" in self.log(component), "the simulated nodes to be ready")
 
     def _file(self, name: str) -> Path:
         return self.folder / name

@@ -9,7 +9,6 @@ import http.client
 import os
 import signal
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,7 +23,7 @@ from tools.goprogram import cache_root
 from tools.node.settings import PAUSE_IMAGE
 from tools.nvml_stub import build as nvml_stub
 from tools.ports import free_port
-from tools.processes import Child, Programs
+from tools.processes import Child, Programs, wait_until
 from tools.rest import RestError
 from wire import names
 
@@ -99,8 +98,6 @@ class NodeAgent(Programs):
         super().__init__(TemporaryDirectory(prefix="agent-"))
         self._port, self._metrics = free_port(), free_port()
         self._child: Child | None = None
-        #: From the start of the process until it said that it was ready.
-        self.ready_after_s = 0.0
 
     @override
     def _start(self) -> None:
@@ -129,14 +126,8 @@ class NodeAgent(Programs):
         }
         flags = [f"--{key}={value}" for key, value in options.items()]
         command = [sys.executable, "-m", "cli.main", "node-agent", *flags]
-        began = time.monotonic()
         self._child = self._family.start("agent", ["/usr/bin/env", *environment, *command])
-        while not self.is_ready():
-            self._child.check()
-            if time.monotonic() > began + _READY_WITHIN_S:
-                raise TimeoutError(f"the agent was not ready within {_READY_WITHIN_S:.0f} s:\n{self._child.tail()}")
-            time.sleep(0.02)
-        self.ready_after_s = time.monotonic() - began
+        wait_until(self.is_ready, self._family, "the agent to be ready", within_s=_READY_WITHIN_S)
 
     def is_ready(self) -> bool:
         """Ask as kubelet does."""
@@ -160,11 +151,11 @@ class NodeAgent(Programs):
         fields = Path(f"/proc/{self._running().process.pid}/stat").read_text().rpartition(")")[2].split()
         return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
-    def stop(self, *, within_s: float = 10.0) -> int:
+    def stop(self) -> int:
         """Tell it to end, as kubelet does; return its exit code."""
         child = self._running()
         os.kill(child.process.pid, signal.SIGTERM)
-        code = child.process.wait(within_s)
+        code = child.process.wait(10.0)
         self._family.children.remove(child)
         return code
 
