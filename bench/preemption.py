@@ -12,8 +12,8 @@ nodes and pods of 1, 2 and 4 GPUs, a fifth of which can't be; ``shares``: two te
   has its nomination, what goes on beside searches included; ``longest_ms`` of one, ``median_ms`` of them.
 - ``taken``: a team takes back a whole cluster, pod by pod, until each pod has its place.
 - ``units``: what the table of units takes at 90,000 pods alone.
-- ``loss``: what victims cost beside the cheapest set of their rank, on random clusters of up to 8 units. ``worst_seed``:
-  of the cluster with the largest ratio.
+- ``loss``: what victims cost beside the cheapest set of their rank, on random clusters of up to 8 units. ``missed``:
+  answers of a higher rank or priority than another set has. ``worst_seed``: of the cluster with the largest ratio.
 """
 
 from __future__ import annotations
