@@ -78,7 +78,7 @@ class NodeSet:
         self._api = Api(transport, retry=Retry(rng))
         self._rng = rng
         self._writers = anyio.CapacityLimiter(settings.writers)
-        around = Surroundings(
+        self._around = Surroundings(
             api=self._api,
             identity=reservation_identity or always(transport),
             clock=clock,
@@ -91,7 +91,7 @@ class NodeSet:
         #: Of the nodes that are registered.
         self._uids: dict[str, str] = {}
         self._given_up = _GivenUp()
-        self.kubelets = {shape.name: Kubelet(shape, around) for shape in shapes}
+        self.kubelets = {shape.name: Kubelet(shape, self._around) for shape in shapes}
 
     def __getitem__(self, name: str) -> Kubelet:
         """Return a node by name, to give it a fault."""
@@ -142,8 +142,13 @@ class NodeSet:
         """Take the nodes off the API server, once ``run`` has ended. Kubernetes ends the pods that were there."""
         await self._for_all(self._unregister)
 
+    def add(self, shape: NodeShape) -> Kubelet:
+        """Add a machine that is registered later. Its ``run`` is the caller's task."""
+        kubelet = self.kubelets[shape.name] = Kubelet(shape, self._around)
+        return kubelet
+
     async def register(self, name: str) -> None:
-        """Register a node again that somebody has deleted. Raises kube.client.errors.ApiError."""
+        """Register a node that was added, or that somebody has deleted. Raises kube.client.errors.ApiError."""
         async with self._writers:
             await self._register(self.kubelets[name])
 
@@ -192,9 +197,9 @@ class NodeSet:
         """Renew each node's lease once a period, spread over it; a node that was given up meanwhile says how it is."""
         pause_s = self._settings.lease_period_s / max(1, len(self.kubelets))
         while self.kubelets:
-            for kubelet in self.kubelets.values():
+            for kubelet in [*self.kubelets.values()]:
                 await anyio.sleep(pause_s)
-                if kubelet.is_answering:
+                if kubelet.is_answering and kubelet.shape.name in self._uids:
                     async with self._writers:
                         await self._renew(kubelet)
                     if kubelet.shape.name in self._given_up.names:

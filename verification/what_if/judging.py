@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -33,6 +32,7 @@ from simulator.world import World
 from ui.queues import reader
 from ui.queues.count import NOW_NS
 from verification.what_if import worlds
+from verification.what_if.branches import Branches
 from verification.what_if.worlds import TEAM, Script
 from wire import names
 from wire.core import Taint
@@ -71,39 +71,43 @@ class Judged:
 
 
 def judge(seed: int, judged: Judged, *, finders: Finders = FINDERS, most: int = 3, is_told_judged: bool = True) -> None:
-    """Run one cluster, and change it in each way that was said, or, ``most`` times, in one that was not."""
-    of, rng = worlds.script(seed), random.Random(f"judge/{seed}")
-    for name, said in told(of, finders).items():
-        judged.groups += 1
-        if said:
-            for each in said if is_told_judged else ():
-                _judge_told(of, name, each, judged)
-        else:
-            judged.silent += 1
-            others = single_edits(of, name)
-            for edit in rng.sample(others, min(most, len(others))):
-                judged.tried += 1
-                if starts(of, name, (edit,), is_at_once=True):
-                    judged.unsaid += 1
-                    judged.wrong.append(f"seed {seed}: {name} starts after {edit.spelled()}, and nobody said so")
+    """Run one cluster, and change it in each way that was said, or, ``most`` times, in one that was not.
 
+    Raises BranchFailed where a run broke an invariant.
+    """
+    of, rng, branches = worlds.script(seed), random.Random(f"judge/{seed}"), Branches()
 
-def told(of: Script, finders: Finders = FINDERS) -> dict[str, Sequence[Suggestion]]:
-    """What is said of each group that waits in a cluster."""
-
-    async def run() -> dict[str, Sequence[Suggestion]]:
+    async def run() -> bool:
+        """Judge; in a branch: whether the group starts there."""
         async with worlds.cluster(of) as world:
             await worlds.begin(world, of)
-            return await _waiting(world, of, finders)
+            for name, said in (await _waiting(world, of, finders)).items():
+                judged.groups += 1
+                for each in said if is_told_judged else ():
+                    if (branch := branches.fork()) is None:
+                        return await _starts(world, of, name, each.edits)
+                    _note_told(of, name, each, judged, is_helping=branch.result())
+                if said:
+                    continue
+                judged.silent += 1
+                others = single_edits(of, name)
+                for edit in rng.sample(others, min(most, len(others))):
+                    if (branch := branches.fork()) is None:
+                        return await _starts(world, of, name, (edit,), is_at_once=True)
+                    judged.tried += 1
+                    if branch.result():
+                        judged.unsaid += 1
+                        judged.wrong.append(f"seed {seed}: {name} starts after {edit.spelled()}, and nobody said so")
+        return True
 
-    return worlds.in_time_of_its_own(run)
+    branches.run(run)
 
 
-def _judge_told(of: Script, name: str, said: Suggestion, judged: Judged) -> None:
-    judged.told += 1
+def _note_told(of: Script, name: str, said: Suggestion, judged: Judged, *, is_helping: bool) -> None:
     families = [edit.family for edit in said.edits]
+    judged.told += 1
     judged.families.update(families)
-    if starts(of, name, said.edits, lasts_s=_LASTS_S):
+    if is_helping:
         judged.helped += 1
         judged.helped_families.update(families)
     else:
@@ -130,28 +134,20 @@ def _runs(world: World, of: Script, name: str, least: int) -> bool:
     return len(bound) >= least
 
 
-def starts(of: Script, name: str, edits: Sequence[Edit], *, is_at_once: bool = False, lasts_s: float = 0.0) -> bool:
-    """Whether a group runs in the same cluster after these edits, and still does ``lasts_s`` later.
+async def _starts(world: World, of: Script, name: str, edits: Sequence[Edit], *, is_at_once: bool = False) -> bool:
+    """Whether a group starts after these edits, and still runs ``_LASTS_S`` later.
 
-    ``is_at_once``: nodes come together, as tried. One by one they are several changes: the first of them may let it
-    start, which would be told, or another group.
+    ``is_at_once``: it only has to start, and nodes come together, as tried. One by one they are several changes: the
+    first of them may let it start, which would be told, or another group.
     """
-    of = copy.deepcopy(of)
-    more = [shape for edit in edits for shape in worlds.spares(of, edit)]
-
-    async def run() -> bool:
-        async with worlds.cluster(of, more) as world:
-            await worlds.begin(world, of, tuple(shape.name for shape in more))
-            for edit in edits:
-                await worlds.carry_out(world, of, name, edit, is_at_once=is_at_once)
-            for _ in range(_LOOKS):
-                await anyio.sleep(_LOOK_S)
-                if _runs(world, of, name, 1):
-                    await anyio.sleep(lasts_s)
-                    return _runs(world, of, name, 1)
-            return False
-
-    return worlds.in_time_of_its_own(run)
+    for edit in edits:
+        await worlds.carry_out(world, of, name, edit, is_at_once=is_at_once)
+    for _ in range(_LOOKS):
+        await anyio.sleep(_LOOK_S)
+        if _runs(world, of, name, 1):
+            await anyio.sleep(0.0 if is_at_once else _LASTS_S)
+            return _runs(world, of, name, 1)
+    return False
 
 
 def single_edits(of: Script, name: str) -> list[Edit]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import copy
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import anyio
+import msgspec
 
 from kube.client.errors import NotFound
 from kube.client.resources import (
@@ -45,13 +46,11 @@ from scheduler.core.what_if.node_changes import Ended, MoreNodes
 from scheduler.core.what_if.queue_changes import OtherQueue, QueueAmount
 from scheduler.settings import SchedulerSettings
 from simulator.checks.violations import SOUND
-from simulator.clock import VirtualClock, VirtualTimeLoop
+from simulator.clock import VirtualClock
 from simulator.nodes import node_object
 from simulator.nodes.shape import NodeShape
 from simulator.world import World, WorldSettings
 from wire import names
-
-T = TypeVar("T")
 
 TEAM: Final = "team-a"
 QUEUE_LABEL: Final = "kai.scheduler/queue"
@@ -60,8 +59,7 @@ TAINT: Final = {"key": "dedicated", "value": "ml", "effect": "NoSchedule"}
 LEAVES: Final = ("a", "b")
 _CARD_MIB: Final = 24_576
 _ONES: Final = {"cpu": 1, "memory": 10**6, "gpu": 10**9}
-#: Between two objects: of those created in one second the UID says which comes first, and a run with more nodes has
-#: other UIDs.
+#: Between two objects: of those created in one second the UID, which is chance, says which comes first.
 _APART_S: Final = 1.0
 #: After each step, in virtual seconds; longer where pods are evicted one group after another.
 _SETTLED_S: Final = 20.0
@@ -227,26 +225,19 @@ def _pod(name: str, queue: str, asked: dict[str, Any], *, group: str = "") -> di
 
 
 # --- running it ------------------------------------------------------------------------------------------------------
-def in_time_of_its_own(run: Callable[[], Awaitable[T]]) -> T:
-    """Run on an event loop that begins at 0: what began later would have other fractions of seconds, so other UIDs."""
-    return anyio.run(run, backend="asyncio", backend_options={"loop_factory": VirtualTimeLoop})
-
-
 @asynccontextmanager
-async def cluster(of: Script, more: Sequence[NodeShape] = ()) -> AsyncIterator[World]:
-    """Run a cluster of a script's nodes and ``more``; at the end every invariant must have held."""
+async def cluster(of: Script) -> AsyncIterator[World]:
+    """Run a cluster of a script's nodes; at the end every invariant must have held."""
     settings = WorldSettings(seed=1, scheduler=SchedulerSettings(decisions=Settings(preemption=of.evicts)))
-    world = World([*of.shapes, *more], clock=VirtualClock(asyncio.get_running_loop()), settings=settings)
+    world = World(of.shapes, clock=VirtualClock(asyncio.get_running_loop()), settings=settings)
     async with world:
         yield world
         broken = {key: found for key, found in world.finish().items() if found not in SOUND}
         assert broken == {}, broken
 
 
-async def begin(world: World, of: Script, spares: tuple[str, ...] = ()) -> None:
+async def begin(world: World, of: Script) -> None:
     """Create everything, and wait until nothing changes."""
-    for name in spares:
-        await world.api.delete(NODES, name)
     for name in of.tainted:
         await world.api.patch(NODES, name, {"spec": {"taints": [TAINT]}})
     for name, spec in of.queues.items():
@@ -338,37 +329,20 @@ async def carry_out(world: World, of: Script, name: str, edit: Edit, *, is_at_on
             raise NotImplementedError(edit)
 
 
-def spare(number: int) -> str:
-    """The name of a node that comes later."""
-    return f"spare{number}"
-
-
-def spares(of: Script, edit: Edit) -> list[NodeShape]:
-    """Shapes of the nodes that an edit adds."""
-    if not isinstance(edit, MoreNodes):
-        return []
-    like = next(shape for shape in of.shapes if shape.name == edit.like)
-    return [
-        NodeShape(
-            name=spare(number),
-            cards_mib=like.cards_mib,
-            cpu_milli=like.cpu_milli,
-            mem_mib=like.mem_mib,
-            labels=dict(like.labels),
-        )
-        for number in range(edit.count)
-    ]
-
-
 async def _add_nodes(world: World, of: Script, count: int, like: str, *, is_at_once: bool) -> None:
     taints = [TAINT] if like in of.tainted else []
+    same = next(shape for shape in of.shapes if shape.name == like)
     async with anyio.create_task_group() as group:
         for number in range(count):
-            await _offer(world, spare(number), of.devices.get(like, 0))
+            shape = msgspec.structs.replace(same, name=f"spare{number}")
+            kubelet = world.nodes.add(shape)
+            world.start_soon(kubelet.run)
+            world.checker.refitted(shape.name, kubelet.devices)
+            await _offer(world, shape.name, of.devices.get(like, 0))
             if is_at_once:
-                group.start_soon(_add_node, world, spare(number), taints)
+                group.start_soon(_add_node, world, shape.name, taints)
             else:
-                await _add_node(world, spare(number), taints)
+                await _add_node(world, shape.name, taints)
 
 
 async def _add_node(world: World, name: str, taints: list[dict[str, str]]) -> None:
@@ -389,9 +363,9 @@ async def _end(world: World, pods: list[str]) -> None:
 
 
 async def _create_again(world: World, pods: list[dict[str, Any]]) -> None:
-    """Delete pods that wait and create others of their names; those that run stay."""
-    running = {each["metadata"]["name"] for each in world.pods if each["spec"].get("nodeName")}
-    waiting = [each for each in pods if each["metadata"]["name"] not in running]
+    """Delete pods that wait and create others of their names; those that run stay, and those evicted stay away."""
+    names_waiting = {each["metadata"]["name"] for each in world.pods if not each["spec"].get("nodeName")}
+    waiting = [each for each in pods if each["metadata"]["name"] in names_waiting]
     for each in waiting:
         await world.api.delete(PODS, each["metadata"]["name"], namespace=TEAM)
     await anyio.sleep(2.0)

@@ -10,6 +10,7 @@ from simulator.world import WorldSettings
 from tests.quick import few
 from tests.scheduler.stage import stage
 from verification.what_if import worlds
+from verification.what_if.branches import Branches
 
 #: Seeds of clusters that, begun at another fraction of a second, have other UIDs.
 _MOVED = (129, 5, 11)
@@ -32,4 +33,4 @@ def _ran(seed: int) -> tuple[dict[str, Any], list[tuple[str, str, str, int]]]:
             audit = [(each.user, each.verb, each.resource, each.code) for each in world.server.audit]
             return {each["metadata"]["uid"]: each["metadata"]["name"] for each in world.pods}, audit
 
-    return worlds.in_time_of_its_own(run)
+    return Branches().run(run)
