@@ -33,7 +33,15 @@ from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.steps import Steps, ended
 from scheduler.core.what_if import explanation
 from scheduler.core.what_if.edit_text import read_edit
-from scheduler.core.what_if.edits import Edit, Family, NotPossible, Subject, subject_of_group, subject_of_pod
+from scheduler.core.what_if.edits import (
+    Edit,
+    Family,
+    NotPossible,
+    Subject,
+    subject_of_group,
+    subject_of_pod,
+    with_new_pods,
+)
 from scheduler.core.what_if.explanation import Explained, with_residents
 from scheduler.core.what_if.suggestions import MOST, Search, Suggestion, searching, suggestions_within
 from scheduler.core.what_if.trials import Pause, Question, Trying
@@ -95,7 +103,7 @@ def explained(
     ``most``: operations after which no further change is tried.
     """
     try:
-        snapshot, of = after(with_residents(known.snapshot, now_ns=NOW_NS, wall_s=wall_s), of, supposed)
+        snapshot, of = after(with_residents(known.snapshot, now_ns=NOW_NS, wall_s=wall_s), of, supposed, wall_s)
     except NotPossible as error:
         raise BadInput(f"--what-if {error}") from error
     trying = Trying(snapshot, of, NOW_NS, wall_s)
@@ -104,10 +112,10 @@ def explained(
     return msgspec.structs.replace(found, helps=tuple(helps), is_cut=not is_whole)
 
 
-def after(snapshot: Snapshot, of: Subject, supposed: Sequence[Edit]) -> tuple[Snapshot, Subject]:
+def after(snapshot: Snapshot, of: Subject, supposed: Sequence[Edit], wall_s: int) -> tuple[Snapshot, Subject]:
     """Return the cluster as it would be after these edits, and the group in it. Raises NotPossible."""
     for edit in supposed:
-        snapshot = snapshot.with_(*edit.changes(snapshot, of))
+        snapshot = snapshot.with_(*with_new_pods(edit.changes(snapshot, of), of, wall_s))
         of = _again(snapshot, of)
     return snapshot, of
 
@@ -273,7 +281,7 @@ class Explaining:
     def _begin(self, wall_s: int) -> None:
         self._give_up()
         try:
-            snapshot, subject = self._read()
+            snapshot, subject = self._read(wall_s)
         except NotPossible as error:
             raise Unanswered(400, f"--what-if {error}") from error
         if subject is None:
@@ -288,7 +296,7 @@ class Explaining:
         """Go on from the state as it is now; return whether the group is still there, and waits."""
         self._give_up()
         try:
-            snapshot, subject = self._read()
+            snapshot, subject = self._read(wall_s)
         except (NotPossible, UnknownObject):
             return False
         if subject is None or not subject.waiting:
@@ -304,12 +312,12 @@ class Explaining:
             self._steps = None
             self._interrupted += 1
 
-    def _read(self) -> tuple[Snapshot, Subject | None]:
+    def _read(self, wall_s: int) -> tuple[Snapshot, Subject | None]:
         """The cluster as it is supposed to be, and the group; None: it is not there. Raises NotPossible."""
         asked, snapshot = self._asked, self._state.snapshot()
         find = subject_of_pod if asked.kind == POD else subject_of_group
         subject = find(snapshot, asked.namespace, asked.name)
-        return (snapshot, None) if subject is None else after(snapshot, subject, self._edits)
+        return (snapshot, None) if subject is None else after(snapshot, subject, self._edits, wall_s)
 
     # --- the answer --------------------------------------------------------------------------------------------------
     def view(self) -> GroupView:

@@ -27,7 +27,7 @@ from scheduler.core.assumed.nominations import Nominations
 from scheduler.core.model.devices import ClaimChoice
 from scheduler.core.model.facts import Membership
 from scheduler.core.model.plan import Placement
-from scheduler.core.model.pod_class import VolumeChoice
+from scheduler.core.model.pod_class import Demand, VolumeChoice
 from scheduler.core.model.records import BindRequestRecord, PlannedMember, PodGroupRecord, PodRecord
 from scheduler.core.model.seen_pods import Pods
 from scheduler.core.model.settings import Settings
@@ -136,6 +136,15 @@ class Promises:
         return (pod.namespace, pod.pod_group) == (promise.namespace, promise.pod_group)
 
 
+def demand_at(placement: Placement, demand: Demand) -> Demand:
+    """Return what a pod with this demand takes there: claims that are to be made give it some of it."""
+    for choice in placement.claims:
+        demand = demand if choice.made is None else demand.by_claim(choice.made.resources)
+    if placement.claimed_nano:
+        demand = msgspec.structs.replace(demand, claimed_nano=placement.claimed_nano)
+    return demand
+
+
 class Commits:
     """Our own commits, BindRequests, and places of written plans.
 
@@ -180,12 +189,7 @@ class Commits:
             raise LookupError(f"pod {placement.namespace}/{placement.name} ({placement.pod_uid}) is not known")
         if pod.node:
             return
-        demand = pod.cls.demand
-        for choice in placement.claims:
-            demand = demand if choice.made is None else demand.by_claim(choice.made.resources)
-        if placement.claimed_nano:
-            demand = msgspec.structs.replace(demand, claimed_nano=placement.claimed_nano)
-        self._flights.begin(placement, state, demand)
+        self._flights.begin(placement, state, demand_at(placement, pod.cls.demand))
 
     def open(self, placement: Placement) -> None:
         """Charge a share that goes to the binder, which makes its devices known to those that ``hold`` for it."""

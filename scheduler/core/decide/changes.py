@@ -15,7 +15,7 @@ from typing import Final, Protocol
 import msgspec
 
 from gpu.request import MemoryAsk
-from scheduler.core.assumed.commits import Commits
+from scheduler.core.assumed.commits import Commits, demand_at
 from scheduler.core.model.devices import SliceRecord
 from scheduler.core.model.plan import Placement
 from scheduler.core.model.pod_class import PodClass
@@ -49,6 +49,7 @@ class Draft:
     has_no_doubts: bool
     supposes_nodes: bool
     published: Mapping[str, tuple[SliceRecord, ...]]
+    bound: tuple[Placement, ...]
     #: There are nodes that reach other devices than is known: further ones, and those that have other labels.
     has_other_nodes: bool = False
     #: Parts that are copies by now.
@@ -97,9 +98,10 @@ class Draft:
         self.pods.put(pod)
         self._pods[pod.uid] = None
 
-    def put_bound(self, pod: PodRecord) -> None:
+    def put_bound(self, pod: PodRecord, placement: Placement) -> None:
         """A pod that waited has a node."""
         self._own_pods()
+        self.bound = (*self.bound, placement)
         self.pods.put(pod)
         self._pods[pod.uid] = self._nodes[pod.node] = None
         self.residents.mark(pod)
@@ -251,7 +253,10 @@ class WithoutPods(msgspec.Struct, frozen=True):
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """Pods that waited run where they were placed. ``since_s``: by the wall clock."""
+    """Pods that waited run where they were placed, with the devices and volumes that were chosen for their claims.
+
+    ``since_s``: by the wall clock.
+    """
 
     placed: tuple[Placement, ...]
     since_s: int
@@ -266,7 +271,9 @@ class Bound(msgspec.Struct, frozen=True):
                 Held(part.group, part.nano, resource=part.resource, compute_percent=part.compute_percent)
                 for part in each.devices
             )
-            draft.put_bound(msgspec.structs.replace(pod, node=each.node, held=held, started_s=self.since_s))
+            cls = msgspec.structs.replace(pod.cls, demand=demand_at(each, pod.cls.demand))
+            running = msgspec.structs.replace(pod, cls=cls, node=each.node, held=held, started_s=self.since_s)
+            draft.put_bound(running, each)
 
 
 class AnotherQueue(msgspec.Struct, frozen=True):

@@ -20,8 +20,9 @@ from scheduler.core.claims.inventory import InventoryView
 from scheduler.core.convert.owners import Owners
 from scheduler.core.decide.changes import Change, Draft
 from scheduler.core.groups.quorum import Quorum, Succeeded, quorum
-from scheduler.core.model.devices import SliceRecord
+from scheduler.core.model.devices import ClaimChoice, SliceRecord
 from scheduler.core.model.plan import Placement
+from scheduler.core.model.pod_class import VolumeChoice
 from scheduler.core.model.preemption import Action, Bound, Found, NoVictims, PreemptionFacts
 from scheduler.core.model.records import NodeRecord, PodGroupRecord, PodRecord
 from scheduler.core.model.seen_pods import Pods
@@ -79,7 +80,8 @@ class Snapshot:
     who is decided on; None: all. ``last``: pods alone and PodGroups (UIDs) that have their turn after all others.
     ``has_no_doubts``: nothing that went wrong counts. ``supposes_nodes``: as in NodesAsAsked. ``published``: slices of
     further nodes, by name of the node; ``supposed_devices``: what nodes reach with these, and what further nodes and
-    those with other labels reach. None: as it is known.
+    those with other labels reach. None: as it is known. ``bound``: pods that waited and run there now: what was chosen
+    for their claims is taken.
     """
 
     generation: int
@@ -114,6 +116,7 @@ class Snapshot:
     supposes_nodes: bool = False
     published: Mapping[str, tuple[SliceRecord, ...]] = field(default_factory=dict)
     supposed_devices: InventoryView | None = None
+    bound: tuple[Placement, ...] = ()
 
     def check(self) -> None:
         """Raise StaleSnapshot if the cluster has changed since."""
@@ -140,6 +143,7 @@ class Snapshot:
             has_no_doubts=self.has_no_doubts,
             supposes_nodes=self.supposes_nodes,
             published=self.published,
+            bound=self.bound,
         )
         for change in changes:
             change.apply(draft)
@@ -160,6 +164,7 @@ class Snapshot:
             supposes_nodes=draft.supposes_nodes,
             published=draft.published,
             supposed_devices=self._devices_with(draft),
+            bound=draft.bound,
             scheduling_queue=_all_awake(draft, self.scheduling_queue.reserves),
             recounts=NO_RECOUNTS,
             counted={},
@@ -279,13 +284,18 @@ class Snapshot:
                 lambda: storage.in_flight(commits.all_charges()),
                 limited_driver=storage.limited_driver,
             ),
-            VolumeStatement(storage.offers, nodes, position_of, commits.volumes_in_flight),
-            ClaimStatement(
-                self.claims, nodes, commits.claims_in_flight, self._reserved, supposed=self.supposed_devices
-            ),
+            VolumeStatement(storage.offers, nodes, position_of, self._volumes_in_flight),
+            ClaimStatement(self.claims, nodes, self._claims_in_flight, self._reserved, supposed=self.supposed_devices),
             # Without pods of which a snapshot supposes that they are gone, nodes are counted apart.
             NumaStatement(nodes, self._on_node, {} if self.gone else self.ledger.numa_free),
         )
+
+    def _volumes_in_flight(self) -> list[tuple[str, tuple[VolumeChoice, ...]]]:
+        supposed = [(each.namespace, each.volumes) for each in self.bound if each.volumes]
+        return self.commits.volumes_in_flight() + supposed
+
+    def _claims_in_flight(self) -> list[ClaimChoice]:
+        return self.commits.claims_in_flight() + [choice for each in self.bound for choice in each.claims]
 
     @property
     def devices(self) -> InventoryView:

@@ -11,10 +11,12 @@ from typing import Final, Protocol, TypeVar
 
 import msgspec
 
-from scheduler.core.decide.changes import Change
+from scheduler.core.decide.changes import AnotherAsk, Change, Draft, InQueue
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.records import PodGroupRecord, PodRecord
+from wire.rfc3339 import rfc3339
+from wire.units import SECOND_NS
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,6 +152,28 @@ class Edit(Protocol):
     def changes(self, snapshot: Snapshot, subject: Subject) -> tuple[Change, ...]:
         """Return the changes of the snapshot. Raises NotPossible."""
         ...
+
+
+class CreatedAgain(msgspec.Struct, frozen=True):
+    """Pods alone (UIDs) that wait were created at this time: of equals the older ones have their turn first."""
+
+    uids: tuple[str, ...]
+    created: str
+
+    def apply(self, draft: Draft) -> None:
+        """Put the pods with another age."""
+        for uid in self.uids:
+            draft.put_waiting(msgspec.structs.replace(draft.pods.records[uid], created=self.created))
+
+
+def with_new_pods(changes: tuple[Change, ...], subject: Subject, wall_s: int) -> tuple[Change, ...]:
+    """Add to changes of a group that a pod alone which requests something else is a new pod; a PodGroup keeps its age.
+
+    Requests of a pod can't be edited.
+    """
+    is_new = subject.group is None and any(isinstance(each, AnotherAsk | InQueue) for each in changes)
+    uids = tuple(sorted(subject.uids))
+    return (*changes, CreatedAgain(uids, rfc3339(wall_s * SECOND_NS))) if is_new and uids else changes
 
 
 class NotPossible(ValueError):

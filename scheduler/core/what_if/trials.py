@@ -30,7 +30,7 @@ from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.queues.accounts import Accounts
 from scheduler.core.scheduling_queue.hints import asks_others, has_slots, needs_of, passing
 from scheduler.core.scheduling_queue.unschedulable import depends_on_all
-from scheduler.core.what_if.edits import Edit, Subject
+from scheduler.core.what_if.edits import Edit, Subject, with_new_pods
 
 
 class Waking:
@@ -411,17 +411,13 @@ class Trying:
             limits=msgspec.structs.replace(self.limits, preemption=False, explains=False),
             wall_s=self.wall_s,
         )
-        others = tuple(each for each in placements(answer.decision.entries) if not (each.claims or each.volumes))
+        others = tuple(placements(answer.decision.entries))
         last = LastInTurn(tuple(sorted(self.subject.uids)))
         return (yield from self.helping(*changes, Bound(others, self.wall_s), last, is_own=False))
 
     def _is_evicted(self, changes: tuple[Change, ...], placed: tuple[Placement, ...], wall_s: int) -> Steps[bool]:
-        """Whether the next decision evicts pods of the group, once they run, for others that wait.
-
-        Not tried are pods whose claims or volumes are chosen with their places.
-        """
-        is_tried = self.looks_ahead and self.snapshot.settings.preemption and placed
-        if not is_tried or any(each.claims or each.volumes for each in placed):
+        """Whether the next decision evicts pods of the group, once they run, for others that wait."""
+        if not (self.looks_ahead and self.snapshot.settings.preemption and placed):
             return False
         self.tries += 1
         answer = yield from answering_as_if(
@@ -536,7 +532,8 @@ def about(trying: Trying, *edits: Edit) -> Question:
         made = edit.changes(trying.snapshot, subject)
         changes += made
         subject = _asking(subject, made)
-    return Question(tuple(changes), is_own=all(edit.is_own for edit in edits))
+    made = with_new_pods(tuple(changes), trying.subject, trying.wall_s)
+    return Question(made, is_own=all(edit.is_own for edit in edits))
 
 
 def _asking(subject: Subject, changes: Sequence[Change]) -> Subject:

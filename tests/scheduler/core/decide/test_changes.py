@@ -22,6 +22,7 @@ from scheduler.core.decide.changes import (
     AnotherMinimum,
     AnotherNode,
     AnotherQueue,
+    Bound,
     Change,
     Cordoned,
     Drained,
@@ -99,6 +100,16 @@ def test_a_higher_limit_of_a_queue_lets_its_pods_start() -> None:
     made = cluster(node(), queue("default-queue", gpu=(0, 1, 1)), pod("p", gpus=2))
     assert _decided(made) == {}
     assert _decided(made, AnotherQueue(queue_record(queue("default-queue", gpu=(0, 1, 2))))) == {"p": "n1"}
+
+
+def test_a_device_that_was_chosen_for_a_pod_which_runs_is_taken() -> None:
+    pods = claimed("c"), claiming("p", "c"), claimed("d"), claiming("q", "d")
+    made = cluster(node("n1"), offered("n1"), GPU, *pods)
+    decision = decide_as_if(made.snapshot(), OnlyThese(frozenset({"uid-p"})), now_ns=0)
+    (placement,) = placements(decision.entries)
+    assert placement.claims
+    assert _decided(made, OnlyThese(frozenset({"uid-q"}))) == {"q": "n1"}
+    assert _decided(made, Bound((placement,), 0)) == {}
 
 
 def test_a_gang_that_asks_less_or_needs_fewer_starts() -> None:

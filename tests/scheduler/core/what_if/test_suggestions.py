@@ -104,6 +104,17 @@ def test_a_constraint_and_another_obstacle_are_told_together(
     assert told in said(tried)
 
 
+@pytest.mark.parametrize(("created", "is_told"), [("2026-06-01T00:00:00Z", False), ("2027-06-01T00:00:00Z", True)])
+def test_a_pod_that_asks_something_else_is_a_new_pod_and_older_ones_have_their_turn_first(
+    created: str, is_told: bool
+) -> None:
+    labels = {"kai.scheduler/queue": "a"}
+    there = node(gpus=4, labels=ZONE_X), queue("default-queue"), queue("a", gpu=(0, 1, 0))
+    other = pod("other", gpus=4, labels=labels, created=created)
+    tried = tries(*there, other, pod("p", gpus=4, spec=ZONE_Y, labels=labels), settings=NO_ROOM)
+    assert (["without nodeSelector zone", "limit a gpu=4"] in said(tried)) is is_told
+
+
 def test_nothing_is_said_of_a_group_that_starts() -> None:
     assert said(tries(node(), pod("p", gpus=1))) == []
 

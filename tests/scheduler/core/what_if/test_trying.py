@@ -18,13 +18,16 @@ from scheduler.core.model.steps import ended
 from scheduler.core.model.verdict import Code
 from scheduler.core.preemption.need import Need
 from scheduler.core.preemption.trial import Trial
+from scheduler.core.what_if.node_changes import MoreNodes
 from scheduler.core.what_if.trials import Rivals, Trying, rivals
 from tests.scheduler.core.footprint import footprint
+from tests.scheduler.core.nodes.claiming import GPU, claimed, claiming, offered
 from tests.scheduler.core.objects import bound, cluster, node, pod, pod_group, queue, reservation
 from tests.scheduler.core.stepping import at_once
-from tests.scheduler.core.what_if.given import NO_ROOM, tries, trying
+from tests.scheduler.core.what_if.given import NO_ROOM, changes, tries, trying
 
 OLD = "2025-01-01T00:00:00Z"
+A = {"kai.scheduler/queue": "a"}
 
 
 def more(gpus: int) -> Change:
@@ -96,22 +99,29 @@ def test_a_quota_for_one_is_told_to_the_first_of_equal_pods_alone(name: str, tol
     assert tried.helps(quota, is_own=False) is told
 
 
-@pytest.mark.parametrize("asked", [{"gpus": 1}, {"fraction": "0.6"}], ids=["whole", "share"])
-def test_a_node_where_the_pod_is_evicted_at_once_for_a_gang_does_not_help(asked: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "waits",
+    [
+        (pod("p", labels=A, gpus=1),),
+        (pod("p", labels=A, fraction="0.6"),),
+        (offered("n1"), GPU, claimed("o", on=("n1", "d0")), claimed(), claiming("p", "c", labels=A, gpus=1)),
+    ],
+    ids=["whole", "share", "claim"],
+)
+def test_a_node_where_the_pod_is_evicted_at_once_for_a_gang_does_not_help(waits: tuple[Any, ...]) -> None:
     """The gang finds no two GPUs free, so it sleeps on while the pod starts, and then reclaims both."""
-    a, b = {"kai.scheduler/queue": "a"}, {"kai.scheduler/queue": "b"}
     gang: tuple[Any, ...] = (
         pod_group("g", 2, queue="b"),
-        *(pod(f"g{at}", gpus=1, group="g", labels=b) for at in range(2)),
+        *(pod(f"g{at}", gpus=1, group="g", labels={"kai.scheduler/queue": "b"}) for at in range(2)),
     )
     queues = queue("a", gpu=(0, 1, -1)), queue("b", gpu=(2, 1, -1))
-    pods = pod("r", gpus=1, bound_to="n1", labels=a), pod("p", labels=a, **asked)
-    there: tuple[Any, ...] = (node(gpus=1), *queues, *pods)
+    there: tuple[Any, ...] = (node(gpus=1), *queues, pod("r", gpus=1, bound_to="n1", labels=A), *waits)
     beside = trying(cluster(*there, *gang, settings=Settings(preemption=True)))
-    assert [each.node for each in beside.beside_others(more(1), preemption=False).placed] == ["n2"]
-    assert not beside.helps(more(1), is_own=False)
-    assert trying(cluster(*there, *gang, settings=NO_ROOM)).helps(more(1), is_own=False)
-    assert trying(cluster(*there, settings=Settings(preemption=True))).helps(more(1), is_own=False)
+    added = changes(beside, MoreNodes(1, "n1"))
+    assert [each.node for each in beside.beside_others(*added, preemption=False).placed] == ["n1-more-1"]
+    assert not beside.helps(*added, is_own=False)
+    assert trying(cluster(*there, *gang, settings=NO_ROOM)).helps(*added, is_own=False)
+    assert trying(cluster(*there, settings=Settings(preemption=True))).helps(*added, is_own=False)
 
 
 def test_an_idle_reservation_that_goes_for_a_pod_lets_it_start() -> None:
