@@ -1,8 +1,9 @@
 """Creates the objects of manifests in their order, as ``kubectl apply`` does, and the pods that controllers make later.
 
-One is made for each pod of a Job that succeeds, until the Job has all of its pods, and one in place of each pod with a
-controller that is evicted. A Job fails with more evicted pods than its ``backoffLimit``. Of what controllers do, these
-alone: a pod that failed on its own or was deleted is not replaced, and no status is written.
+One is made for each pod of a Job that succeeds, until the Job has all of its pods, one of a StatefulSet of OrderedReady
+once the one before it is ready, and one in place of each pod with a controller that is evicted. A Job fails with more
+evicted pods than its ``backoffLimit``. Of what controllers do, these alone: a pod that failed on its own or was deleted
+is not replaced, and no status is written.
 
 ``submit`` applies to an API server on which nothing else runs, neither nodes nor scheduler: what is stored after
 admission, with the claims of templates, as it waits on a cluster before the first decision.
@@ -63,15 +64,19 @@ def is_evicted(pod: Mapping[str, Any]) -> bool:
 class Successors:
     """Makes the later pods of all controllers until it is stopped. ``replaces_evicted``: those of evicted pods, too.
 
+    ``makes_in_order``: pods that come after another one wait until it is ready; else they are made with the others.
     ``failed``: by the UID of a Job that failed, why. ``ended``: its pods that went for it, by UID.
     """
 
-    def __init__(self, api: Api, *, replaces_evicted: bool = False) -> None:
+    def __init__(self, api: Api, *, replaces_evicted: bool = False, makes_in_order: bool = False) -> None:
         self._api = api
+        self.makes_in_order = makes_in_order
         self._replaces_evicted = replaces_evicted
         #: UID of a Job -> its pods that are not made yet.
         self._left: dict[str, deque[Manifest]] = {}
         self._due: deque[Manifest] = deque()
+        #: Namespace and name of a pod -> the pod that is made once it is ready.
+        self._after: dict[tuple[str, str], Manifest] = {}
         #: UIDs of the pods that were followed by another one.
         self._followed: set[str] = set()
         #: UID of a pod with a controller -> what it was made of; UID of a Job -> the Job.
@@ -89,6 +94,10 @@ class Successors:
         """Take a Job that was just created, and its later pods."""
         self._left[job_uid] = deque(pods)
         self._jobs[job_uid] = job
+
+    def hold_back(self, pod: Manifest) -> None:
+        """Take a pod that is made once the pod is ready that it comes after."""
+        self._after[pod.namespace, pod.after] = pod
 
     async def make(self, manifest: Manifest) -> None:
         """Create a pod, and the claims of its generic ephemeral volumes. Raises kube.client.errors.ApiError."""
@@ -110,6 +119,10 @@ class Successors:
         meta = pod["metadata"]
         if meta.get("deletionTimestamp") and meta["uid"] in self._made and not self._waits_for_end(meta["uid"]):
             self._replace(pod)
+        if self._after and _is_ready(pod):
+            following = self._after.pop((meta["namespace"], meta["name"]), None)
+            if following is not None:
+                self._put(following)
         if not self._left or (pod.get("status") or {}).get("phase") != names.SUCCEEDED or meta["uid"] in self._followed:
             return
         for owner in meta.get("ownerReferences") or ():
@@ -175,6 +188,7 @@ class Successors:
         self._left.clear()
         self._due.clear()
         self._made.clear()
+        self._after.clear()
 
     async def run(self) -> None:
         """Make pods as they fall due, and delete those of Jobs that failed."""
@@ -196,6 +210,11 @@ class Successors:
             if any(owner.uid == job_uid for owner in meta.owner_references or ()):
                 with contextlib.suppress(errors.NotFound):
                     await self._api.delete(PODS, meta.name, namespace=meta.namespace, uid=meta.uid)
+
+
+def _is_ready(pod: Mapping[str, Any]) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
 #: Kubernetes' default.
@@ -242,6 +261,9 @@ class Applying:
         now: list[Manifest] = []
         later: dict[_Job, list[Manifest]] = {}
         for manifest in manifests:
+            if manifest.after and self._successors.makes_in_order:
+                self._successors.hold_back(manifest)
+                continue
             (later.setdefault((manifest.namespace, manifest.job), []) if manifest.is_later else now).append(manifest)
         for manifest in now:
             try:

@@ -41,7 +41,7 @@ from podgrouper.core.answers import Group
 from podgrouper.core.files import Gangs
 from podgrouper.core.foreign.gangs import OBJECTS as FOREIGN_GROUPS
 from simulator import installation
-from simulator.controllers import jobs, registry, wrappers
+from simulator.controllers import jobs, refusals, registry, wrappers
 from simulator.controllers.kube_controllers import Storage
 from simulator.controllers.kubernetes import Expander, api_version_of
 from simulator.controllers.pods import Made, Malformed, child
@@ -56,6 +56,8 @@ from wire.yaml_text import why_not_yaml
 Json = Mapping[str, Any]
 
 _APPS: Final = ("Deployment", "DaemonSet", "ReplicaSet", "StatefulSet")
+#: Versions of them in which a selector could be left out.
+_DEFAULTED: Final = frozenset({"extensions/v1beta1", "apps/v1beta1"})
 #: Older version and kind -> the current version.
 _CURRENT: Final[Mapping[tuple[str, str], str]] = {
     **{
@@ -99,7 +101,19 @@ def current(document: Json) -> Json:
     if api_version == _BETA and kind in _CONVERTED:
         return {**_CONVERTED[kind](document), "apiVersion": _CLAIMS}
     version = _CURRENT.get((api_version, kind))
-    return document if version is None else {**document, "apiVersion": version}
+    if version is None:
+        return document
+    is_defaulted = kind in _APPS and api_version in _DEFAULTED
+    return {**(_with_selector(document) if is_defaulted else document), "apiVersion": version}
+
+
+def _with_selector(obj: Json) -> Json:
+    """A workload with the labels of its template as its selector, unless it has one, as old versions had it."""
+    spec = child(obj, "spec")
+    labels = child(child(child(spec, "template"), "metadata"), "labels")
+    if not (isinstance(spec, Mapping) and labels) or spec.get("selector") is not None:
+        return obj
+    return {**obj, "spec": {**spec, "selector": {"matchLabels": labels}}}
 
 
 def _claim(obj: Json) -> Json:
@@ -229,7 +243,7 @@ class Manifest(msgspec.Struct, frozen=True):
     """One object to be created. ``origin`` says where it was read, for messages.
 
     ``job``: name of the Job that makes this pod; the pod needs the UID that the API server gives it. ``is_later``: the
-    pod is made when another one of its Job has succeeded.
+    pod is made when another one of its Job has succeeded. ``after``: name of the pod that has to be ready before.
     """
 
     resource: Resource[Any]
@@ -238,6 +252,7 @@ class Manifest(msgspec.Struct, frozen=True):
     origin: str
     job: str = ""
     is_later: bool = False
+    after: str = ""
 
     @override
     def __str__(self) -> str:
@@ -426,12 +441,14 @@ class Reader:
         self.passed.note_expanded(controller)
         try:
             controller = self._expander.named(_new(controller))
+            refusals.check(controller)
             workload = registry.grouped(controller, namespace, self._expander.expand(controller))
         except Malformed as error:
             raise MalformedManifest(f"{place}: {name}: {error}") from error
         self.passed.note_why(name, workload)
         origin = f"{place}: {name}"
         manifests = [_manifest(each, namespace, origin) for each in workload.made()]
+        self.passed.note_in_order(controller, sum(bool(each.after) for each in manifests))
         self._claims += filter(_is_claim, manifests)
         return [each for each in manifests if not _is_claim(each)]
 
@@ -474,7 +491,7 @@ def _unplaced(pod: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _manifest(made: Made, namespace: str, origin: str) -> Manifest:
-    return Manifest(made.resource, namespace, made.body, origin, made.job, made.is_later)
+    return Manifest(made.resource, namespace, made.body, origin, made.job, made.is_later, made.after)
 
 
 def adopted(manifests: Sequence[Manifest]) -> list[Manifest]:

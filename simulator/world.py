@@ -253,7 +253,7 @@ class World:
         self._leases = replicas.leases
         self.scheduler = self.components[SCHEDULER]
         self.binder = self.components[BINDER]
-        self.successors = Successors(self.api, replaces_evicted=settings.replaces_evicted)
+        self.successors = Successors(self.api, replaces_evicted=settings.replaces_evicted, makes_in_order=True)
         self._renewals = 0
         self.server.faults.on_answer.append(self._note_renewal)
         self._stack = AsyncExitStack()

@@ -1,8 +1,8 @@
 """What the API server does with pods: defaults, checks, permitted changes, admission plugins, and pods/NAME/binding.
 
 Plugins are Priority, ServiceAccount, RuntimeClass, DefaultTolerationSeconds and PodTopologyLabelsAdmission. Left out of
-the real defaults: the service account's token volume; left out of the checks: everything that no part of Moorage writes
-(probes, volumes, security contexts).
+the real defaults: the service account's token volume; left out of the checks: what no part of Moorage reads or writes
+(probes, sources of volumes, security contexts).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from simulator.apiserver.calls import Refusal, bad_request, conflict, forbidden, internal, invalid
+from simulator.apiserver.pod_spec import problems
 from simulator.apiserver.types import PODS, PRIORITY_CLASSES, RUNTIME_CLASSES, SERVICE_ACCOUNTS
 from simulator.apiserver.validation import check_maps, name_problem
 from wire import quantity
@@ -210,6 +211,8 @@ def check_new(pod: Object) -> None:
     for field in ("initContainers", "containers"):
         for at, container in enumerate(spec.get(field) or ()):
             _check_container(name, f"spec.{field}[{at}]", container, seen)
+    for field, why in problems(spec):
+        raise invalid(PODS, name, f"spec.{field}", why)
     if spec.get("schedulingGates") and spec.get("nodeName"):
         raise invalid(
             PODS, name, "spec.nodeName", "Forbidden: cannot be set until all schedulingGates have been cleared"

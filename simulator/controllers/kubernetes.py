@@ -170,14 +170,15 @@ def api_version_of(kind: object) -> str:
 def _template(controller: Mapping[str, Any]) -> Template:
     path = "spec.jobTemplate.spec.template" if controller["kind"] == "CronJob" else "spec.template"
     raw = next((raw for place, raw in manifests.templates(controller) if place == path), None)
-    template = read_template(raw, path)
-    labels = child(child(template.raw, "metadata"), "labels") or {}
-    wanted = child(child(child(controller, "spec"), "selector"), "matchLabels") or {}
-    if isinstance(wanted, Mapping) and any(labels.get(key) != value for key, value in wanted.items()):
-        # In the API server's words.
-        said = msgspec.json.encode(labels, order="sorted").decode() if labels else "null"
-        raise Malformed(f"{path}.metadata.labels: Invalid value: {said}: `selector` does not match template `labels`")
-    return template
+    return read_template(raw, path)
+
+
+def with_claims(controller: Mapping[str, Any], template: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a template with the volumes that its controller adds: those of a StatefulSet's claims."""
+    if controller["kind"] != "StatefulSet":
+        return template
+    spec = template["spec"]
+    return {**template, "spec": {**spec, **_volumes(controller["spec"], spec, "pod")}}
 
 
 def _deployment(controller: Mapping[str, Any], template: Template) -> Iterator[Made]:
@@ -200,11 +201,14 @@ def _copies(owner: Mapping[str, Any], template: Template, replicas: int, labels:
 
 
 def _stateful_set(controller: Mapping[str, Any], template: Template) -> Iterator[Made]:
-    """Pods of a StatefulSet, all at once (as with podManagementPolicy Parallel)."""
+    """Pods of a StatefulSet: at once with podManagementPolicy Parallel, else each once the one before is ready."""
     spec, set_name = controller["spec"], controller["metadata"]["name"]
     owner = owner_of("apps/v1", "StatefulSet", set_name)
     start = _start(spec)
     revision = f"{set_name}-{identity(template.raw)}"
+    policy, before = spec.get("podManagementPolicy") or _ORDERED, ""
+    if policy not in _MANAGEMENT:
+        raise Malformed(f"spec.podManagementPolicy is {shown(repr(policy))}; {' and '.join(_MANAGEMENT)} are allowed")
     for ordinal in range(start, start + count_of("StatefulSet", spec)[0]):
         name = f"{set_name}-{ordinal}"
         labels = {
@@ -212,9 +216,19 @@ def _stateful_set(controller: Mapping[str, Any], template: Template) -> Iterator
             "controller-revision-hash": revision,
             "statefulset.kubernetes.io/pod-name": name,
         }
-        extra = {"hostname": name, "subdomain": spec.get("serviceName") or "", **_volumes(spec, template, name)}
+        extra = {
+            "hostname": name,
+            "subdomain": spec.get("serviceName") or "",
+            **_volumes(spec, template.raw["spec"], name),
+        }
         yield from (Made(each, PERSISTENT_VOLUME_CLAIMS) for each in _claims(spec, name))
-        yield make(template, owner, name=name, labels=labels, extra=extra)
+        pod = make(template, owner, name=name, labels=labels, extra=extra)
+        yield msgspec.structs.replace(pod, after=before)
+        before = name if policy == _ORDERED else ""
+
+
+_ORDERED: Final = "OrderedReady"
+_MANAGEMENT: Final = (_ORDERED, "Parallel")
 
 
 def _start(spec: Mapping[str, Any]) -> int:
@@ -225,7 +239,7 @@ def _start(spec: Mapping[str, Any]) -> int:
     return start or 0
 
 
-def _volumes(spec: Mapping[str, Any], template: Template, pod_name: str) -> dict[str, Any]:
+def _volumes(spec: Mapping[str, Any], of_pod: Mapping[str, Any], pod_name: str) -> dict[str, Any]:
     """The volumes of a pod, with those of volumeClaimTemplates in place of those of the same names."""
     wanted = spec.get("volumeClaimTemplates") or ()
     if not wanted:
@@ -234,7 +248,7 @@ def _volumes(spec: Mapping[str, Any], template: Template, pod_name: str) -> dict
     if not all(isinstance(name, str) and name for name in names):
         raise Malformed("spec.volumeClaimTemplates has to be a list of claims with metadata.name")
     own = [{"name": name, "persistentVolumeClaim": {"claimName": f"{name}-{pod_name}"}} for name in names]
-    there = child(child(template.raw, "spec"), "volumes") or ()
+    there = of_pod.get("volumes") or ()
     return {"volumes": [*own, *(each for each in there if child(each, "name") not in names)]}
 
 

@@ -38,13 +38,14 @@ class Made(msgspec.Struct, frozen=True):
     """An object that a controller makes. ``job``: name of the Job that owns the pod and is made before it, if any.
 
     The UID of that Job is known only once the API server has it. ``is_later``: the pod is made when
-    another pod of its Job has succeeded.
+    another pod of its Job has succeeded. ``after``: name of the pod that has to be ready before this one is made.
     """
 
     body: Mapping[str, Any]
     resource: Resource[Any] = PODS
     job: str = ""
     is_later: bool = False
+    after: str = ""
 
 
 def job_spec_of(kind: str, spec: object) -> Any:

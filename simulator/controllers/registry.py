@@ -402,6 +402,7 @@ class Passed:
         self._pods: Counter[str] = Counter()
         self._older: Counter[str] = Counter()
         self._suspended: Counter[str] = Counter()
+        self._in_order: Counter[str] = Counter()
         self._admitted: Counter[str] = Counter()
         self._bound: Counter[str] = Counter()
         self._not_grouped: list[str] = []
@@ -444,6 +445,11 @@ class Passed:
         if workload.why and workload.why != answers.told(Nothing(Why.ALONE)):
             self._not_grouped.append(f"{shown(about)}: {workload.why}")
 
+    def note_in_order(self, obj: Mapping[str, Any], pods: int) -> None:
+        """Note pods of a controller that are made only once the one before is ready."""
+        if pods:
+            self._in_order[_name(obj)] += pods
+
     def note_ungrouped(self, about: str, why: str) -> None:
         """Note a pod that gets no PodGroup; ``about``: where it stands, kind, namespace and name."""
         self._not_grouped.append(f"{shown(about)}: {why}")
@@ -460,15 +466,7 @@ class Passed:
         """Say what was passed over, a line for each reason."""
         if self._older:
             yield f"read as newer versions: {_counts(self._older)}"
-        if self._made:
-            pods = {kind: f"{n} pod" if n == 1 else f"{n} pods" for kind, n in self._pods.items()}
-            named = [f"{count} {kind} ({pods[kind]})" for kind, count in self._made.most_common()]
-            made = "pods made as the controllers would make them, with the PodGroups of 'translate --podgroup'"
-            yield f"{made}: {', '.join(named)}"
-        if self._admitted:
-            yield f"taken as admitted, because Kueue is not simulated: {_counts(self._admitted)}"
-        if self._bound:
-            yield f"taken as bound, because no provisioner is simulated: {_counts(self._bound)}"
+        yield from self._lines_of_made()
         if self._suspended:
             yield f"without pods, because they are suspended: {_counts(self._suspended)}"
         yield from _first("no pods for", self._missing, "workloads")
@@ -486,6 +484,21 @@ class Passed:
         if self._unknown:
             why = "passed over, with any pods that their controllers make, which are not simulated"
             yield f"{why}: {_counts(self._unknown)}"
+
+    def _lines_of_made(self) -> Iterator[str]:
+        """Say which pods are made, and what is taken as done."""
+        if self._made:
+            pods = {kind: f"{n} pod" if n == 1 else f"{n} pods" for kind, n in self._pods.items()}
+            named = [f"{count} {kind} ({pods[kind]})" for kind, count in self._made.most_common()]
+            made = "pods made as the controllers would make them, with the PodGroups of 'translate --podgroup'"
+            yield f"{made}: {', '.join(named)}"
+        if self._admitted:
+            yield f"taken as admitted, because Kueue is not simulated: {_counts(self._admitted)}"
+        if self._bound:
+            yield f"taken as bound, because no provisioner is simulated: {_counts(self._bound)}"
+        for kind, count in self._in_order.items():
+            made = "made one after another, each once the one before is ready (podManagementPolicy OrderedReady)"
+            yield f"{made}: {count} {'pod' if count == 1 else 'pods'} of {kind}"
 
 
 def _first(what: str, named: Sequence[str], plural: str) -> Iterator[str]:

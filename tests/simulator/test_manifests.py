@@ -20,7 +20,7 @@ from wire import names
 
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {}\n"
 GROUP = "apiVersion: scheduling.run.ai/v2alpha2\nkind: PodGroup\nmetadata: {name: g, namespace: team}\n"
-TEMPLATE = {"spec": {"restartPolicy": "Never", "containers": [{"name": "main"}]}}
+TEMPLATE = {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "work"}]}}
 QUEUE = "apiVersion: scheduling.run.ai/v2\nkind: Queue\nmetadata: {name: q}\n"
 
 
@@ -103,7 +103,7 @@ def test_pods_of_a_foreign_gang_name_a_pod_group_whatever_file_its_own_stands_in
                 "apiVersion": "apps/v1",
                 "kind": "Deployment",
                 "metadata": {"name": "d"},
-                "spec": {"replicas": 2, "template": template},
+                "spec": {"replicas": 2, "selector": {"matchLabels": words["labels"]}, "template": template},
             },
             {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "b", "namespace": "other", **words}, "spec": {}},
         ],
@@ -314,6 +314,7 @@ VERSIONS_TEMPLATE: dict[str, Any] = {
     "metadata": {"labels": {"a": "b"}},
     "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "x"}]},
 }
+SERVING = {**VERSIONS_TEMPLATE, "spec": {"containers": [{"name": "c", "image": "x"}]}}
 CRON = {"schedule": "@daily", "jobTemplate": {"spec": {"template": VERSIONS_TEMPLATE}}}
 ROLES = {"Worker": {"replicas": 2, "template": VERSIONS_TEMPLATE}}
 
@@ -325,11 +326,17 @@ ROLES = {"Worker": {"replicas": 2, "template": VERSIONS_TEMPLATE}}
         (
             "extensions/v1beta1",
             "Deployment",
-            {"replicas": 2, "template": VERSIONS_TEMPLATE},
+            {"replicas": 2, "template": SERVING},
             2,
             "Deployment of extensions/v1beta1 as apps/v1",
         ),
-        ("apps/v1beta2", "StatefulSet", {"template": VERSIONS_TEMPLATE}, 1, "StatefulSet of apps/v1beta2 as apps/v1"),
+        (
+            "apps/v1beta2",
+            "StatefulSet",
+            {"template": SERVING, "selector": {"matchLabels": {"a": "b"}}},
+            1,
+            "StatefulSet of apps/v1beta2 as apps/v1",
+        ),
         (
             "kubeflow.org/v1beta2",
             "TFJob",

@@ -313,6 +313,34 @@ _INDEXED = "completions: 2\n  parallelism: 2\n  completionMode: Indexed\n  backo
 _ONE_TOO_MANY = "Job low has failed: a pod of it was evicted, and"
 
 
+_SET = """
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: s}
+spec:
+  replicas: 3
+  podManagementPolicy: POLICY
+  selector: {matchLabels: {app: s}}
+  template:
+    metadata: {labels: {app: s}}
+    spec:
+      schedulerName: kai-scheduler
+      containers: [{name: main, image: work, resources: {limits: {nvidia.com/gpu: 1}}}]
+"""
+
+
+@pytest.mark.parametrize(("policy", "there"), [("OrderedReady", ["s-0", "s-1"]), ("Parallel", ["s-0", "s-1", "s-2"])])
+async def test_a_pod_of_a_stateful_set_is_made_once_the_one_before_is_ready(policy: str, there: list[str]) -> None:
+    """There is one GPU: the second pod waits for it, so it is never ready."""
+    async with world("1x1x80GiB") as w:
+        await w.apply(manifests.load(_SET.replace("POLICY", policy)))
+        assert await w.until_idle()
+        assert sorted(pod.name for pod in outcome.pods(w)) == there
+        assert phases(w) == {"Running": 1, "Pending": len(there) - 1}
+        await w.clear()
+        assert set(w.finish().values()) <= SOUND
+
+
 @pytest.mark.parametrize(
     ("kind", "spec", "replaced", "failed"),
     [

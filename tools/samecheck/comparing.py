@@ -28,6 +28,8 @@ _ANY: Final = "#"
 _SHORT_PART: Final = re.compile(r"sub-group \S+ requires \d+ pods for gang scheduling \(room for \d+\)")
 #: How names of PodGroups begin that the podgrouper makes.
 _MADE: Final = "pg-"
+#: Of one that is made for a pod alone: the pod's name, of which simulate counts the random end, and its UID.
+_MADE_FOR_POD: Final = re.compile(rf"({_MADE}\S+)-(?:\d+|#)-#")
 _HASH_LABEL: Final = "pod-template-hash"
 #: What controllers put before a refusal, its code, what the API server puts before the text of a webhook or policy, and
 #: where simulate read the object.
@@ -145,7 +147,8 @@ class _Texts:
         """Return a text without random parts."""
         for name in self._longest_first:
             text = text.replace(name, self._random[name])
-        return _SHORT_PART.sub("a sub-group has no room", " ".join(_UID.sub(_ANY, text).split()))
+        text = _MADE_FOR_POD.sub(r"\1-#", _UID.sub(_ANY, text))
+        return _SHORT_PART.sub("a sub-group has no room", " ".join(text.split()))
 
     def key(self, pod: Json) -> str:
         """Return what a pod is known by: its namespace, and its owner or name."""

@@ -67,7 +67,7 @@ def _dressed(shape: NodeShape, patch: Json) -> Node:
 async def _live(
     objects: Sequence[Manifest], shapes: Sequence[NodeShape], dress: Mapping[str, Json]
 ) -> tuple[Side, tuple[str, ...]]:
-    settings = WorldSettings(checks_queues=True, scheduler=_PACKED)
+    settings = WorldSettings(checks_queues=True, replaces_evicted=True, scheduler=_PACKED)
     async with World(shapes, clock=VirtualClock(asyncio.get_running_loop()), settings=settings) as world:
         for name, patch in dress.items():
             await world.api.patch(NODES, name, patch)

@@ -96,6 +96,21 @@ def test_a_pod_of_a_deployment_is_one_of_its_replica_set() -> None:
     assert pods(controller("Deployment", other))[0]["metadata"]["labels"]["pod-template-hash"] != made_hash
 
 
+@pytest.mark.parametrize(
+    ("policy", "after"),
+    [
+        ({}, ["", "work-5"]),
+        ({"podManagementPolicy": "OrderedReady"}, ["", "work-5"]),
+        ({"podManagementPolicy": "Parallel"}, ["", ""]),
+    ],
+)
+def test_a_pod_of_a_stateful_set_comes_after_the_one_before_unless_they_are_managed_in_parallel(
+    policy: dict[str, str], after: list[str]
+) -> None:
+    made = Expander().expand(controller("StatefulSet", replicas=2, ordinals={"start": 5}, **policy))
+    assert [each.after for each in made] == after
+
+
 def test_a_pod_of_a_stateful_set_has_its_ordinal_its_host_name_and_its_claims() -> None:
     template = {
         **TEMPLATE,
@@ -159,19 +174,12 @@ def test_a_controller_without_name_gets_one_and_the_next_another() -> None:
             "spec.ordinals.start is -1; a number of 0 or more is allowed",
         ),
         (
-            controller("StatefulSet", volumeClaimTemplates=[{}]),
-            "spec.volumeClaimTemplates has to be a list of claims with metadata.name",
-        ),
-        *(
-            (
-                controller(kind, selector={"matchLabels": {"app": "b"}}),
-                'spec.template.metadata.labels: Invalid value: {"app":"a"}: `selector` does not match',
-            )
-            for kind in ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet")
+            controller("StatefulSet", podManagementPolicy="InOrder"),
+            "spec.podManagementPolicy is 'InOrder'; OrderedReady and Parallel are allowed",
         ),
         (
-            controller("ReplicaSet", {"spec": TEMPLATE["spec"]}, selector={"matchLabels": {"app": "b"}}),
-            "spec.template.metadata.labels: Invalid value: null: `selector` does not match template `labels`",
+            controller("StatefulSet", volumeClaimTemplates=[{}]),
+            "spec.volumeClaimTemplates has to be a list of claims with metadata.name",
         ),
         (
             {"kind": "Deployment", "metadata": {"name": "d"}},

@@ -1,0 +1,96 @@
+"""What the API server refuses of Kubernetes' own controllers: their selectors, and the pods of their templates.
+
+In its words, read from pkg/apis/apps/validation and pkg/apis/batch/validation of Kubernetes 1.36; the first of several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from gpu import manifests
+from gpu.translation import shown
+from simulator.apiserver.pod_spec import selector_problems
+from simulator.apiserver.pods import refusal_of_template
+from simulator.controllers.kubernetes import with_claims
+from simulator.controllers.pods import Malformed, child, job_spec_of
+
+#: Without a selector it gets the labels of its template.
+_DEFAULTED: Final = "ReplicationController"
+_OF_JOBS: Final = ("Job", "CronJob")
+#: As the API server calls a kind in its refusal, where it is not the kind.
+_CALLED: Final = {"ReplicaSet": "deployment"}
+
+
+def check(controller: Mapping[str, Any]) -> None:
+    """Raise Malformed for a controller that the API server refuses: the field, its value and what is allowed."""
+    kind = controller["kind"]
+    path = "spec.jobTemplate.spec.template" if kind == "CronJob" else "spec.template"
+    raw = next((raw for place, raw in manifests.templates(controller) if place == path), None)
+    pod, _ = (None, "") if raw is None else manifests.read_pod(manifests.without_nulls(raw))
+    if pod is None or raw is None:
+        return  # expanding it says why
+    _check_selector(controller, child(child(raw, "metadata"), "labels") or {}, path)
+    policy = child(child(raw, "spec"), "restartPolicy")
+    if kind not in _OF_JOBS and policy not in {None, "", "Always"}:
+        raise Malformed(f'{path}.spec.restartPolicy: Unsupported value: "{policy}": supported values: "Always"')
+    refused = refusal_of_template(dict(with_claims(controller, manifests.without_nulls(raw))))
+    if refused is not None:
+        raise Malformed(f"{path}.{refused[0]}: {refused[1]}")
+
+
+def _selector(controller: Mapping[str, Any]) -> tuple[object, str, bool]:
+    """Return a controller's selector, its field, and whether it has to be there.
+
+    A Job that ``kubectl get`` shows has one that the API server has made.
+    """
+    kind, spec = controller["kind"], child(controller, "spec")
+    if kind in _OF_JOBS:
+        job, field = job_spec_of(kind, spec), "spec.selector" if kind == "Job" else "spec.jobTemplate.spec.selector"
+        return child(job, "selector"), field, child(job, "manualSelector") is True
+    selector = child(spec, "selector")
+    is_plain = kind == _DEFAULTED and selector
+    return {"matchLabels": selector} if is_plain else selector, "spec.selector", kind != _DEFAULTED
+
+
+def _check_selector(controller: Mapping[str, Any], labels: Mapping[str, str], path: str) -> None:
+    kind = controller["kind"]
+    selector, field, is_required = _selector(controller)
+    if selector is None:
+        if is_required:
+            raise Malformed(f"{field}: Required value")
+        return
+    if not isinstance(selector, Mapping):
+        raise Malformed(
+            f"{field} is {shown(repr(selector))}; an object with matchLabels or matchExpressions is allowed"
+        )
+    if kind not in _OF_JOBS and not (selector.get("matchLabels") or selector.get("matchExpressions")):
+        called = _CALLED.get(kind, kind.lower())
+        raise Malformed(f"{field}: Invalid value: {{}}: empty selector is invalid for {called}")
+    for where, why in selector_problems(field, selector):
+        raise Malformed(f"{where}: {why}")
+    if not _selects(selector, labels):
+        said = msgspec.json.encode(labels, order="sorted").decode() if labels else "null"
+        where = f"{path}.metadata.labels"
+        raise Malformed(f"{where}: Invalid value: {said}: `selector` does not match template `labels`")
+
+
+def _selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    """Whether a selector without problems takes these labels."""
+    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
+        return False
+    return all(_meets(each, labels.get(each["key"])) for each in selector.get("matchExpressions") or ())
+
+
+def _meets(expression: Mapping[str, Any], value: str | None) -> bool:
+    match expression["operator"]:
+        case "In":
+            return value in expression["values"]
+        case "NotIn":
+            return value not in expression["values"]
+        case "Exists":
+            return value is not None
+        case _:
+            return value is None
