@@ -123,13 +123,14 @@ def batch(kind: str, **annotations: str) -> dict[str, Any]:
     """A workload of Kubernetes itself of four pods, with a GPU each."""
     made = template(labels={"app": "web"})
     of_job = {"parallelism": 4, "template": {**made, "spec": {**made["spec"], "restartPolicy": "Never"}}}
+    serving = {"replicas": 4, "selector": {"matchLabels": {"app": "web"}}, "template": made}
     specs = {
         "Job": of_job,
         "CronJob": {"schedule": "@daily", "jobTemplate": {"spec": of_job}},
-        "StatefulSet": {"replicas": 4, "podManagementPolicy": "Parallel", "template": made},
+        "StatefulSet": {**serving, "podManagementPolicy": "Parallel"},
     }
     version = "batch/v1" if kind.endswith("Job") else "apps/v1"
-    spec = specs.get(kind, {"replicas": 4, "template": made})
+    spec = specs.get(kind, serving)
     return {"apiVersion": version, "kind": kind, "metadata": {"name": "w", "annotations": annotations}, "spec": spec}
 
 

@@ -178,6 +178,7 @@ LOCAL = {
 }
 SET: dict[str, Any] = {
     "replicas": 2,
+    "selector": {"matchLabels": OF_JOB},
     "template": {**TEMPLATE, "spec": {**TEMPLATE["spec"], "restartPolicy": "Always"}},
     "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": SIZE}],
 }
