@@ -61,6 +61,18 @@ def test_random_parts_of_names_are_no_difference() -> None:
     assert ([*one.pods], [*one.named]) == (["default: ReplicaSet w-#"], ["default: w-#-#"])
 
 
+def test_a_pod_group_of_a_pod_alone_is_named_after_a_random_name_or_a_number() -> None:
+    uids = _UID.format("a"), _UID.format("b")
+    waits = (
+        _waiting("p", f"topology hall couldn't be satisfied for job <default/pg-w-{end}-{uid}>: full")
+        for end, uid in zip(("1", "#"), uids, strict=True)
+    )
+    simulated, real = (side([each], []) for each in waits)
+    assert list(differences(simulated, real)) == []
+    other = side([_waiting("p", f"topology hall couldn't be satisfied for job <default/pg-v-2-{uids[0]}>: full")], [])
+    assert len(list(differences(simulated, other))) == 2
+
+
 def test_which_sub_group_of_a_gang_is_the_short_one_is_no_difference() -> None:
     texts = [f"sub-group {part} requires 3 pods for gang scheduling (room for {room})." for part, room in ("a1", "b2")]
     one, other = (side([_waiting("p", text)], []) for text in texts)
