@@ -105,7 +105,7 @@ def test_a_pod_of_a_deployment_is_one_of_its_replica_set() -> None:
     ],
 )
 def test_a_pod_of_a_stateful_set_comes_after_the_one_before_unless_they_are_managed_in_parallel(
-    policy: dict[str, str], after: list[str]
+    policy: dict[str, Any], after: list[str]
 ) -> None:
     made = Expander().expand(controller("StatefulSet", replicas=2, ordinals={"start": 5}, **policy))
     assert [each.after for each in made] == after
