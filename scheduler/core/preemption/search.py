@@ -219,7 +219,7 @@ _MORE: Final = (1, 2, 4)
 #: The most pods that a search places, one set of victims after the other; then the answer is that nothing was found.
 #: What is counted costs one or two placements of the need, so this is for needs of many classes or with a choice.
 MOST_PLACED: Final = 16_384
-#: Of so many units, those of the lowest priority and loss, each one and each two are tried alone; what it costs to see
+#: Each one and each two of this number of units, of the lowest priority and loss, are tried alone; the cost to see
 #: whether two may go.
 _SMALL: Final = 12
 _SMALL_COST: Final = 5
