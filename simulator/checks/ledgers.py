@@ -46,6 +46,8 @@ class NodeUse:
     given: dict[str, set[str]] = field(default_factory=dict)
     #: Group -> the resource of its device, as its reservation or else its bound pods' grants say.
     kinds: dict[str, str] = field(default_factory=dict)
+    #: Whether claims give pods GPUs here, or shares: a device plugin that comes may offer the same ones.
+    has_claimed_gpus: bool = False
 
     @property
     def gpus(self) -> int:
@@ -120,6 +122,10 @@ def count_node(pods: Iterable[PodFacts]) -> NodeUse:
     return use
 
 
+#: Extended resources by which a claim gives a pod GPUs, or a share of one.
+_OF_GPUS: Final = frozenset({names.GPU_RESOURCE, names.GPU_SHARE_RESOURCE})
+
+
 class Taken(NamedTuple):
     """What one version of a pod that holds something takes of its node."""
 
@@ -127,13 +133,16 @@ class Taken(NamedTuple):
     mem_mib: int
     devices: Mapping[str, int]
     grants: tuple[Granted, ...]
+    has_claimed_gpus: bool
 
 
 def _taken(pod: PodFacts) -> Taken:
     """Count a version of a pod once: a node's pods are counted again for each change of one of them."""
     if not pod.counted:
-        devices = {name: demand(pod, name) for name in devices_named(pod) - by_claim(pod)}
-        pod.counted.append(Taken(demand(pod, "cpu", per=MILLI), demand(pod, "memory", per=MIB), devices, pod.grants))
+        claimed = by_claim(pod)
+        devices = {name: demand(pod, name) for name in devices_named(pod) - claimed}
+        cpu_milli, mem_mib = demand(pod, "cpu", per=MILLI), demand(pod, "memory", per=MIB)
+        pod.counted.append(Taken(cpu_milli, mem_mib, devices, pod.grants, not claimed.isdisjoint(_OF_GPUS)))
     taken: Taken = pod.counted[0]
     return taken
 
@@ -149,6 +158,7 @@ def _count(use: NodeUse, pod: PodFacts) -> None:
                 use.charge(group, pod_uid, nano)
     elif holds:
         taken = _taken(pod)
+        use.has_claimed_gpus |= taken.has_claimed_gpus
         for name, amount in taken.devices.items():
             use.devices[name] += amount
         for grant in taken.grants:
@@ -369,7 +379,7 @@ def differences(row: Row, node: NodeFacts, use: NodeUse, caps: Mapping[str, int]
         "milli of CPU": (row.cpu_milli, node.cpu_milli - use.cpu_milli),
         "MiB of memory": (row.mem_mib, node.mem_mib - use.mem_mib),
         "pod slots": (row.pods, node.pods - use.pods),
-        "GPUs": (row.devices.get(names.GPU_RESOURCE, 0), node.gpus - use.gpus),
+        "GPUs": (row.devices.get(names.GPU_RESOURCE, 0), _free_gpus(node, use)),
     }
     for resource in sorted({*row.devices, *node.devices} - {names.GPU_RESOURCE}):
         has = min(node.devices.get(resource, 0), caps.get(resource, node.devices.get(resource, 0)))
@@ -383,6 +393,10 @@ def differences(row: Row, node: NodeFacts, use: NodeUse, caps: Mapping[str, int]
         believed, free = row.shared_nano.get(group, NANO), use.free_nano(group)
         if believed != free:
             yield f"{node.name}: {believed} nano free in group {group}, a recount gives {free}"
+
+
+def _free_gpus(node: NodeFacts, use: NodeUse) -> int:
+    return min(0, node.gpus - use.gpus) if use.has_claimed_gpus else node.gpus - use.gpus
 
 
 class Recount:

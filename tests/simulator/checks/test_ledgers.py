@@ -136,6 +136,15 @@ def test_a_node_is_counted_once_while_nothing_of_it_changes() -> None:
     assert live.reads == 2
 
 
+@pytest.mark.parametrize(("resource", "free"), [("moorage.dev/gpu-share", 0), (GPU, 0), ("example.com/accelerator", 3)])
+def test_gpus_of_a_device_plugin_are_not_free_where_claims_give_some(resource: str, free: int) -> None:
+    mapping = {"containerName": "main", "resourceName": resource, "requestName": "r"}
+    raw = pod("a", node=NODE)
+    by_claim = {"resourceClaimName": "made", "requestMappings": [mapping]}
+    recount, _ = one_node({**raw, "status": {**raw["status"], "extendedResourceClaimStatus": by_claim}})
+    assert list(recount.differences(Ledger("scheduler", False, {NODE: recounting_row(free, pods=9)}))) == []
+
+
 def test_a_row_that_changes_is_compared_though_no_object_changed() -> None:
     recount, _ = one_node(whole("a"))
     assert list(recount.differences(Ledger("scheduler", False, {NODE: recounting_row(2, pods=9)}))) == []
