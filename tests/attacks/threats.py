@@ -573,7 +573,7 @@ THREATS: Final = (
         Layer.RULE,
         [
             "tests/scheduler/watch/test_node_agents: with_the_uid_of_anothers_controller",
-            "tests/scheduler/core/convert/test_job_owners: a_pod_goes_by_no_job_of_another",
+            "tests/scheduler/core/convert/test_owners: a_pod_goes_by_no_job_of_another",
         ],
     ),
     Threat(
@@ -582,7 +582,7 @@ THREATS: Final = (
         "no owner above a Deployment is followed",
         Layer.RULE,
         [
-            "tests/scheduler/core/convert/test_plain_owners: a_pod_of_a_deployment_goes_by_that",
+            "tests/scheduler/core/convert/test_owners: a_pod_of_a_deployment_goes_by_that",
             "tests/podgrouper/test_app: of_plain_owners_the_scheduler_knows",
             "tests/attacks/test_owners: owns_itself",
         ],

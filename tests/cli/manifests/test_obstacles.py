@@ -79,15 +79,29 @@ def told(found: list[Raw]) -> list[tuple[str, str, str]]:
 
 
 OF_A_JOBSET = {"jobset.sigs.k8s.io/jobset-name": "j"}
+#: Pods with selectors that only an API server newer than 1.36 takes, and what is found.
+NEWER: list[tuple[Raw, str]] = [
+    (pod(HALF, affinity={"podAffinity": {REQUIRED: [TERM]}}), "spec.affinity.podAffinity"),
+    (pod(HALF, affinity={"podAntiAffinity": {REQUIRED: [TERM]}}), "spec.affinity.podAntiAffinity"),
+    (pod(HALF, topologySpreadConstraints=[SPREAD]), "spec.topologySpreadConstraints"),
+]
+TOLERANT: Raw = {"tolerations": [{"key": f"k{number}", "operator": "Exists"} for number in range(600)]}
 #: A pod that the scheduler never places, what is found, and a word of what is said to do.
 CONSTRAINTS: list[tuple[Raw, str, str]] = [
-    (pod(HALF, affinity={"podAffinity": {REQUIRED: [TERM]}}), "affinity.podAffinity", "NotIn"),
-    (pod(HALF, affinity={"podAntiAffinity": {REQUIRED: [TERM]}}), "affinity.podAntiAffinity", "NotIn"),
-    (pod(HALF, topologySpreadConstraints=[SPREAD]), "topologySpreadConstraints", "DoNotSchedule"),
     (pod(HALF, resourceClaims=[{"name": "gpu"}]), "resourceClaims", "resources.limits"),
     (pod({"nvidia.com/mig-1g.5gb": "1"}), "a MIG slice by the annotation nvidia.com/mig-1g.5gb", "resources.limits"),
-    (pod(tolerations=[{"key": f"k{number}", "operator": "Exists"} for number in range(600)]), "spec", "fewer"),
+    (pod(**TOLERANT), "spec", "fewer"),
 ]
+
+
+@pytest.mark.parametrize(("written", "field"), NEWER, ids=[each[1] for each in NEWER])
+def test_a_selector_that_no_api_server_takes_is_an_error(
+    written: Raw, field: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (finding,) = findings(tmp_path, capsys, written, code=1)
+    assert (finding["level"], finding["code"]) == ("error", "malformed")
+    assert finding["field"].startswith(field)
+    assert "not a valid selector operator" in finding["text"]
 
 
 @pytest.mark.parametrize(("written", "field", "advice"), CONSTRAINTS, ids=[each[1] for each in CONSTRAINTS])
@@ -102,17 +116,16 @@ def test_a_pod_that_is_never_placed_is_found_with_what_to_do(
 
 
 def test_each_constraint_that_the_scheduler_names_has_its_advice() -> None:
-    named = {name for each, *_ in CONSTRAINTS for name in constraints.each_unsupported(msgspec.convert(each, Pod))}
+    named = {
+        name for each, *_ in (*NEWER, *CONSTRAINTS) for name in constraints.each_unsupported(msgspec.convert(each, Pod))
+    }
     assert {name for name in named if not name.startswith("a MIG slice")} == set(ADVICE)
 
 
 def test_all_that_stands_in_the_way_is_told_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    several = pod(
-        HALF, affinity={"podAntiAffinity": {REQUIRED: [TERM]}}, resourceClaims=[{"name": "gpu"}], schedulingGroup={}
-    )
+    several = pod(HALF, resourceClaims=[{"name": "gpu"}], schedulingGroup={})
     found = findings(tmp_path, capsys, {**several, "metadata": {**several["metadata"], "labels": OF_A_JOBSET}})
     assert [each["field"] for each in found] == [
-        "affinity.podAntiAffinity with a selector that can't be read",
         "resourceClaims",
         "pod-group-name",
     ]
@@ -424,10 +437,9 @@ def test_a_sub_group_that_the_pod_group_does_not_have_is_named(
 
 
 NO_SCHEDULER = [("warning", "no-scheduler", "spec.schedulerName")]
-BLOCKED: Raw = {"topologySpreadConstraints": [SPREAD]}
 ADOPTS: Raw = {"moorage.dev/adopt": "true"}
 WHOLE: Raw = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
-FOUND_SPREAD = ("warning", "unsupported", "topologySpreadConstraints that can't be read")
+NEVER_PLACED = ("warning", "unsupported", "spec")
 
 
 @pytest.mark.parametrize(
@@ -441,10 +453,10 @@ FOUND_SPREAD = ("warning", "unsupported", "topologySpreadConstraints that can't 
         ([namespace("default", ADOPTS)], pod(HALF, schedulerName=""), []),
         ([], pod(HALF, schedulerName="ours-by-another-name"), []),
         ([], pod(schedulerName=""), []),
-        ([], pod(schedulerName="", **BLOCKED), []),
-        ([], pod(schedulerName="", container=WHOLE, **BLOCKED), []),
-        ([namespace("default", ADOPTS)], pod(schedulerName="", container=WHOLE, **BLOCKED), [FOUND_SPREAD]),
-        ([], pod(HALF, schedulerName="", **BLOCKED), [*NO_SCHEDULER, FOUND_SPREAD]),
+        ([], pod(schedulerName="", **TOLERANT), []),
+        ([], pod(schedulerName="", container=WHOLE, **TOLERANT), []),
+        ([namespace("default", ADOPTS)], pod(schedulerName="", container=WHOLE, **TOLERANT), [NEVER_PLACED]),
+        ([], pod(HALF, schedulerName="", **TOLERANT), [*NO_SCHEDULER, NEVER_PLACED]),
     ],
 )
 def test_a_share_needs_a_scheduler_that_gives_it(
