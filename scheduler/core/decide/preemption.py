@@ -480,7 +480,7 @@ class PreemptionPhase:
             allowance.spend(first.namespace, cost)
             reserved = self._reserved_victims(answer, off)
             answer = yield from self.attempts.snapshot.finding_victims(need, self._trial_beside(off), action)
-            if isinstance(answer, NoVictims):
+            if isinstance(answer, NoVictims) and reserved.pods:
                 answer = msgspec.structs.replace(answer, kept=(*answer.kept, reserved))
         taken = self.charging.take_each(need, answer) if isinstance(answer, Found) else 0
         allowance.spend(first.namespace, cost_beside(self.attempts.snapshot, answer, needs=len(need.all)))
@@ -494,10 +494,11 @@ class PreemptionPhase:
         return False
 
     def _reserved_victims(self, found: Found, off: frozenset[str]) -> KeptPods:
-        """Victims that reserved nodes keep."""
+        """Victims that reserved nodes keep; a node may be gone whose pods are not."""
         snapshot, statement = self.attempts.snapshot, self.attempts.placer.statement
         known = [snapshot.pod(uid) for unit in found.units for uid in unit.pods]
-        pods = [pod for pod in known if pod is not None and pod.node in off]
+        there = off & statement.position_of.keys()
+        pods = [pod for pod in known if pod is not None and pod.node in there]
         nano = sum(held(pod, statement.nodes[statement.position_of[pod.node]]).gpu_nano for pod in pods)
         return KeptPods(Kept.RESERVED, len(pods), nano)
 

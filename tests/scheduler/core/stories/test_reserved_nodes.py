@@ -648,3 +648,33 @@ def test_where_no_other_nodes_help_they_are_given_up_for_an_hour() -> None:
     assert reserved(made) == []
     made.until(PATIENCE + 2 * HOUR)
     assert reserved(made) == [("n1",)]
+
+
+def test_a_pod_that_could_only_start_where_a_pod_leaves_reserved_nodes_names_no_victims_there() -> None:
+    """It would fit without any eviction, so no pod that could be evicted is on reserved nodes."""
+    shell = full_reserve(*(of_queue("a", f"low{number}", "n1", priority=25) for number in range(2)))
+    leaving = of_queue("a", "low0", "n1", priority=25)
+    metadata = msgspec.structs.replace(leaving.metadata, deletion_timestamp="1970-01-01T00:16:40Z")
+    shell.feed(msgspec.structs.replace(leaving, metadata=metadata))
+    shell.feed(pod("late", gpus=1, priority=0, labels={names.QUEUE_LABEL: "a"})).run(1)
+    refused = shell.cluster.scheduling_queue.preemption_refused("uid-late", None)
+    assert refused is not None
+    assert Kept.RESERVED not in {each.why for each in refused.kept}
+
+
+def test_a_pod_waits_beside_reserved_nodes_of_which_one_was_deleted_with_a_victim_on_it() -> None:
+    shell = Shell(now_ns=1_000 * S, cluster=Cluster(Settings(reserved_nodes_percent=70)))
+    shell.feed(queue("a", gpu=(0, 1, -1)), queue("b", gpu=(8, 1, -1)), pod_group("low", 2, queue="a"))
+    shell.feed(*(node(f"n{number}", 4) for number in (1, 2, 3)))
+    shell.feed(*(of_queue("a", f"low{at}", f"n{at}", gpus=3, priority=25, group="low", **ENDS) for at in (1, 2)))
+    shell.feed(*(of_queue("a", f"old{number}", "n3", priority=100) for number in range(4)))
+    group = pod_group("large", 2, queue="b")
+    created = msgspec.structs.replace(group.metadata, creation_timestamp=WAITS_LONG)
+    shell.feed(msgspec.structs.replace(group, metadata=created))
+    never: dict[str, Any] = {"group": "large", "gpus": 4, "spec": {"preemptionPolicy": "Never"}}
+    shell.feed(*(pod(f"l{at}", labels={names.QUEUE_LABEL: "b"}, created=WAITS_LONG, **never) for at in (1, 2))).run()
+    (reserve,) = shell.cluster.scheduling_queue.reserves.of
+    assert reserve.nodes == ("n1", "n2")
+    shell.cluster.remove_node("n1")
+    shell.feed(pod("urgent", gpus=2, priority=75, labels={names.QUEUE_LABEL: "a"})).run(1)
+    assert "urgent" not in shell.placed
