@@ -118,7 +118,7 @@ class ReservesLooked(msgspec.Struct, frozen=True):
 
     def take(self, scheduling_queue: SchedulingQueue) -> None:
         """Keep them."""
-        scheduling_queue.reserves = self.reserves
+        scheduling_queue.reserve(self.reserves)
 
 
 class SignatureChanged(msgspec.Struct, frozen=True):

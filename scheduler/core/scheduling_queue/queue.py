@@ -301,6 +301,17 @@ class SchedulingQueue:
         self.sleep_gang(key, Until.KEPT_OFF)
         self.kept_off.put(key, off, kept, asks_others=any(map(asks_others, self._gangs[key].classes)))
 
+    def reserve(self, reserves: NodeReserves) -> None:
+        """Keep nodes from now on; owners that have lost theirs are decided on again, so that they say why they wait."""
+        standing = {reserve.uid for reserve in reserves.of}
+        for lost in (reserve for reserve in self.reserves.of if reserve.uid not in standing):
+            key, shape = (lost.namespace, lost.name), self._shape_of.get(lost.uid)
+            if shape is not None:
+                self._wake_shape(shape.key)
+            elif lost.is_gang and key in self._gangs:
+                self._wake_gang(key)
+        self.reserves = reserves
+
     def wake_kept_off(self, is_starved: Callable[[str, Resources], bool]) -> None:
         """Wake those that may be placed though nodes are kept for others; before each decision."""
         self.wake_held_back(self.kept_off.due(self.reserves.of, is_starved))

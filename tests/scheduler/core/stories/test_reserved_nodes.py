@@ -678,3 +678,19 @@ def test_a_pod_waits_beside_reserved_nodes_of_which_one_was_deleted_with_a_victi
     shell.cluster.remove_node("n1")
     shell.feed(pod("urgent", gpus=2, priority=75, labels={names.QUEUE_LABEL: "a"})).run(1)
     assert "urgent" not in shell.placed
+
+
+@pytest.mark.parametrize("is_gang", [False, True], ids=["a pod", "a gang"])
+def test_a_group_whose_nodes_are_reserved_no_more_says_so(is_gang: bool) -> None:
+    made = day()
+    made.runs = dict.fromkeys(made.runs, 100_000)
+    if is_gang:
+        group = pod_group("g", 1, queue="a")
+        created = msgspec.structs.replace(group.metadata, creation_timestamp=at(0))
+        feed(made.cluster, msgspec.structs.replace(group, metadata=created))
+    where = {"nodeSelector": {HOST: "n1"}}
+    made.submit("large", minutes=60, gpus=4, spec=where, group="g" if is_gang else "")
+    made.until(PATIENCE + HOUR - 1)
+    assert made.said["large"].code is Code.WAITS_FOR_RESERVED_NODES
+    made.until(PATIENCE + HOUR)
+    assert made.said["large"].code is not Code.WAITS_FOR_RESERVED_NODES
