@@ -75,13 +75,14 @@ def free_s(attempts: Attempts, queue: str, nodes: Sequence[str]) -> int:
 
 
 def _pod_end_s(attempts: Attempts, pod: PodRecord, queue: str) -> int:
-    """When a pod ends that runs; UNKNOWN if nobody knows. ``queue``: of the owner."""
+    """When a pod ends that runs; UNKNOWN if nobody knows, or it should have ended. ``queue``: of the owner."""
     if not pod.started_s:
         return UNKNOWN
     snapshot = attempts.snapshot
     group = snapshot.pod_group(pod.namespace, pod.pod_group) if pod.pod_group else None
     leaf = attempts.accounts.tree.find(queue_of(pod, group))
-    return rules.end_s([pod.cls], pod.started_s, is_own=leaf is not None and leaf.name == queue)
+    ends_s = rules.end_s([pod.cls], pod.started_s, is_own=leaf is not None and leaf.name == queue)
+    return ends_s if ends_s >= attempts.wall_s else UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -447,13 +448,14 @@ class ReserveStep:
     def _looked(self, waiting: Sequence[NodeReserve], stamp: tuple[object, ...]) -> NodeReserves:
         """All node reserves that are to be from now on."""
         percent = self.attempts.snapshot.settings.reserved_nodes_percent
-        candidates = ReservationCandidates(self.attempts, self.entries, self._before, stamp)
+        candidates = ReservationCandidates(self.attempts, self.entries, self._before, stamp, self._paused())
         standing = list(self._renewed(waiting, candidates, percent))
         candidate = candidates.first({reserve.queue for reserve in standing})
         if candidate is not None:
             standing += self._tried(candidate, candidates, standing, percent)
-        left_s = (each.begun_s + rules.LONGEST_S - self.attempts.wall_s for each in standing if each.free_s == UNKNOWN)
-        candidates.times += (self.attempts.now_ns + each * SECOND_NS for each in left_s)
+        wall_s, now_ns = self.attempts.wall_s, self.attempts.now_ns
+        waits = (each for each in standing if each.free_s != wall_s)  # else nobody is left on its nodes
+        candidates.times += (now_ns + (each.next_look_s - wall_s) * SECOND_NS for each in waits)
         return NodeReserves(
             of=tuple(standing),
             looked_ns=self.attempts.now_ns,
@@ -461,6 +463,11 @@ class ReserveStep:
             refused=candidates.refused,
             next_ns=min(candidates.times, default=None),
         )
+
+    def _paused(self) -> dict[str, Refused]:
+        """Groups that are not tried yet, also where their queue has another reserve meanwhile."""
+        now_ns = self.attempts.now_ns
+        return {uid: refused for uid, refused in self._before.refused.items() if refused.not_before_ns > now_ns}
 
     def _tried(
         self,
@@ -497,7 +504,8 @@ class ReserveStep:
             if need is None or not choice.takes(need, reserve.nodes):
                 continue
             gpus, until_s = choice.gpus_of(reserve.nodes), free_s(self.attempts, reserve.queue, reserve.nodes)
-            known = msgspec.structs.replace(reserve, rank=rank_of(need), gpus=gpus, free_s=until_s)
+            known = reserve.free_at(until_s, self.attempts.wall_s)
+            known = msgspec.structs.replace(known, rank=rank_of(need), gpus=gpus)
             if not known.is_too_long(self.attempts.wall_s):
                 yield known
             elif (moved := self._moved(known, need, waiting, percent)) is not None:

@@ -31,8 +31,8 @@ class NodeReserve(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Nodes that are kept for one group, its owner. Times in seconds since the epoch.
 
     ``queue``: name of the leaf in the tree. ``namespace``, ``name``: of the PodGroup, of the pod where it is alone.
-    ``since_s``: since when it waits. ``begun_s``: since when it has these nodes. ``gpus``: GPUs and MIG slices of the
-    nodes. ``free_s``: when the last pod there ends.
+    ``since_s``: since when it waits. ``begun_s``: since when it has these nodes and, where nobody knows when they are
+    free, since when nobody does. ``gpus``: GPUs and MIG slices of the nodes. ``free_s``: when the last pod there ends.
     """
 
     queue: str
@@ -58,6 +58,19 @@ class NodeReserve(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         if (rank < self.rank) if queue == self.queue else is_starved:
             return False
         return UNKNOWN in {end_s, self.free_s} or end_s > self.free_s
+
+    def free_at(self, free_s: int, now_s: int) -> NodeReserve:
+        """It, with when its nodes are free; where that was known and is not any more, its hour begins now.
+
+        A pod that was let in as it ends in time has no end until it has started.
+        """
+        is_lost = self.free_s != UNKNOWN and free_s == UNKNOWN
+        return msgspec.structs.replace(self, free_s=free_s, begun_s=now_s if is_lost else self.begun_s)
+
+    @property
+    def next_look_s(self) -> int:
+        """When time alone may end it: its hour is over, or its nodes should be free, and may not be."""
+        return self.begun_s + LONGEST_S if self.free_s == UNKNOWN else self.free_s + 1
 
     def is_too_long(self, now_s: int) -> bool:
         """Whether it has stood for too long, and nobody knows when its nodes are free."""

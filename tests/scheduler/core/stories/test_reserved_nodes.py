@@ -573,7 +573,7 @@ def of_queue(team: str, name: str, on: str, *, gpus: int = 1, **more: Any) -> Po
     return bound(msgspec.structs.replace(asked, status=status), on)
 
 
-ENDS = {"spec": {"activeDeadlineSeconds": 3600}}
+ENDS: dict[str, Any] = {"spec": {"activeDeadlineSeconds": 3600}}
 
 
 @pytest.mark.parametrize(
@@ -678,6 +678,58 @@ def test_a_pod_waits_beside_reserved_nodes_of_which_one_was_deleted_with_a_victi
     shell.cluster.remove_node("n1")
     shell.feed(pod("urgent", gpus=2, priority=75, labels={names.QUEUE_LABEL: "a"})).run(1)
     assert "urgent" not in shell.placed
+
+
+def test_nodes_stay_reserved_while_a_pod_that_ends_in_time_is_bound_there_and_has_not_started() -> None:
+    """Nobody knows its end for a moment, hours after the nodes were reserved."""
+    made = Day(Cluster(Settings(reserved_nodes_percent=50)))
+    feed(made.cluster, queue("a"), node("n1", 4), node("n2", 4))
+    for number in range(8):
+        ends = {"activeDeadlineSeconds": 300 * 60}
+        made.submit(f"old{number}", minutes=70 if number == 0 else 300, spec=ends)
+    made.until(0)
+    made.submit("large", minutes=60, gpus=4)
+    made.until(PATIENCE + HOUR + 5)
+    assert reserved(made) == [("n1",)]
+    fresh = pod("fresh", gpus=1, created=at(made.minute), labels={names.QUEUE_LABEL: "a"}, **ENDS)
+    feed(made.cluster, fresh)
+    now_ns, wall_s = made.minute * 60 * S, int(NOON.timestamp()) + made.minute * 60
+    (placement,) = placements(made.cluster.decide(now_ns, wall_s=wall_s).entries)
+    assert placement.node == "n1"
+    made.cluster.commits.assume(placement)
+    feed(made.cluster, bound(fresh, "n1"))
+    made.cluster.decide(now_ns + 2 * S, wall_s=wall_s + 2)
+    assert reserved(made) == [("n1",)]
+
+
+def test_a_pod_that_runs_for_longer_than_it_says_keeps_nodes_reserved_for_an_hour_at_most() -> None:
+    made = Day(Cluster(Settings(reserved_nodes_percent=50)))
+    feed(made.cluster, queue("a"), node("n1", 4), node("n2", 4))
+    for number in range(8):
+        made.submit(f"old{number}", minutes=100_000, annotations={names.MAX_RUNTIME: "20m"})
+    made.until(0)
+    made.submit("large", minutes=60, gpus=4)
+    made.until(PATIENCE + 1)
+    (first,) = reserved(made)
+    made.until(20 + HOUR)
+    assert reserved(made) == [first]
+    made.until(20 + HOUR + 1)
+    assert reserved(made) not in ([], [first])
+
+
+def test_a_group_that_gave_its_nodes_up_waits_for_the_hour_though_another_one_of_its_queue_had_some() -> None:
+    made = day()
+    made.runs = dict.fromkeys(made.runs, 100_000)
+    for name, where in (("large", {"nodeSelector": {HOST: "n1"}}), ("late", {})):
+        made.submit(name, minutes=60, gpus=4, spec=where)
+    made.until(PATIENCE + HOUR)
+    assert [each.name for each in made.cluster.scheduling_queue.reserves.of] == ["late"]
+    feed(made.cluster, node("n9", 0))
+    made.until(PATIENCE + HOUR + 1)
+    del made.pods["late"]
+    made.cluster.remove_pod("uid-late")
+    made.until(PATIENCE + HOUR + 2)
+    assert reserved(made) == []
 
 
 @pytest.mark.parametrize("is_gang", [False, True], ids=["a pod", "a gang"])
