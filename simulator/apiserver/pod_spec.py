@@ -59,16 +59,16 @@ def _of_container(spec: Object, field: str, container: Object) -> Iterator[Probl
     for kind, path in (("volumeMounts", "mountPath"), ("volumeDevices", "devicePath")):
         paths = set[str]()
         for at, mount in enumerate(_objects(container.get(kind))):
-            place, name = f"{field}.{kind}[{at}]", mount.get("name")
+            place, name, where = f"{field}.{kind}[{at}]", _text(mount.get("name")), _text(mount.get(path))
             if not name:
                 yield f"{place}.name", _MISSING
             elif name not in volumes:
                 yield f"{place}.name", f'Not found: "{name}"'
-            if not mount.get(path):
+            if not where:
                 yield f"{place}.{path}", _MISSING
-            elif mount[path] in paths:
-                yield f"{place}.{path}", _invalid(mount[path], "must be unique")
-            paths.add(str(mount.get(path)))
+            elif where in paths:
+                yield f"{place}.{path}", _invalid(where, "must be unique")
+            paths.add(where)
     claims = sorted(_names(spec.get("resourceClaims")))
     there = f": {', '.join(claims)}" if claims else " which is empty"
     for at, claim in enumerate(_objects(_object(container.get("resources")).get("claims"))):
@@ -149,8 +149,8 @@ def _of_labels(field: str, labels: object) -> Iterator[Problem]:
 def _of_expressions(field: str, selector: Object, *, of_nodes: bool = False, values: bool = True) -> Iterator[Problem]:
     """Judge expressions: those that select nodes also compare numbers. ``values``: have to be those of labels."""
     for at, each in enumerate(_objects(selector.get("matchExpressions"))):
-        place, listed = f"{field}.matchExpressions[{at}]", each.get("values") or ()
-        yield from _of_operator(place, each.get("operator") or "", listed, of_nodes=of_nodes)
+        place, listed = f"{field}.matchExpressions[{at}]", _listed(each.get("values"))
+        yield from _of_operator(place, _text(each.get("operator")), listed, of_nodes=of_nodes)
         if problem := key_problem(str(each.get("key") or "")):
             yield f"{place}.key", _invalid(each.get("key") or "", problem)
         for number, value in enumerate(listed if values else ()):
@@ -158,7 +158,7 @@ def _of_expressions(field: str, selector: Object, *, of_nodes: bool = False, val
                 yield f"{place}.values[{number}]", _invalid(value, problem)
 
 
-def _of_operator(field: str, operator: object, values: Sequence[object], *, of_nodes: bool) -> Iterator[Problem]:
+def _of_operator(field: str, operator: str, values: Sequence[object], *, of_nodes: bool) -> Iterator[Problem]:
     if operator in {"In", "NotIn"}:
         if not values:
             yield f"{field}.values", _VALUES
@@ -174,6 +174,14 @@ def _of_operator(field: str, operator: object, values: Sequence[object], *, of_n
 
 def _invalid(value: object, why: str) -> str:
     return f'Invalid value: "{value}": {why}'
+
+
+def _text(value: object) -> str:
+    return str(value) if value else ""
+
+
+def _listed(value: object) -> Sequence[object]:
+    return value if isinstance(value, list) else ()
 
 
 def _object(value: object) -> Object:

@@ -6,7 +6,7 @@ In its words, read from pkg/apis/apps/validation and pkg/apis/batch/validation o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import msgspec
 
@@ -62,7 +62,7 @@ def _check_selector(controller: Mapping[str, Any], labels: Mapping[str, str], pa
         if is_required:
             raise Malformed(f"{field}: Required value")
         return
-    if not isinstance(selector, Mapping):
+    if not _is_selector(selector):
         raise Malformed(
             f"{field} is {shown(repr(selector))}; an object with matchLabels or matchExpressions is allowed"
         )
@@ -75,6 +75,18 @@ def _check_selector(controller: Mapping[str, Any], labels: Mapping[str, str], pa
         said = msgspec.json.encode(labels, order="sorted").decode() if labels else "null"
         where = f"{path}.metadata.labels"
         raise Malformed(f"{where}: Invalid value: {said}: `selector` does not match template `labels`")
+
+
+def _is_selector(value: object) -> TypeGuard[Mapping[str, Any]]:
+    """Whether a value has the types of a selector: what the API server can't decode it refuses before all rules."""
+    if not isinstance(value, Mapping):
+        return False
+    labels, expressions = value.get("matchLabels") or {}, value.get("matchExpressions") or []
+    return (
+        isinstance(labels, Mapping)
+        and isinstance(expressions, list)
+        and all(isinstance(each, Mapping) and isinstance(each.get("values") or [], list) for each in expressions)
+    )
 
 
 def _selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from simulator.apiserver.pod_spec import problems
 _NODES = "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
 _LIKED = "affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0]"
 _PODS = "affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0]"
+_SELECTOR = {"matchLabels": {"app": "a"}, "matchExpressions": [{"key": "app", "operator": "In", "values": ["a"]}]}
 _BAD = 'Invalid value: "a b": a valid label must be'
 
 
@@ -140,3 +142,37 @@ def test_what_is_allowed_has_no_problem(spec: dict[str, Any]) -> None:
 def test_what_is_not_allowed_is_named(spec: dict[str, Any], field: str, why: str) -> None:
     ((where, said),) = problems(spec)
     assert (where, said[: len(why)]) == (field, why)
+
+
+_WHOLE: dict[str, Any] = {
+    **of_container(
+        volumeMounts=[{"name": "data", "mountPath": "/data"}], resources={"claims": [{"name": "gpu"}]}, volumeDevices=[]
+    ),
+    "volumes": [{"name": "data"}],
+    "resourceClaims": [{"name": "gpu"}],
+    "nodeSelector": {"zone": "x"},
+    **of_spread(labelSelector=_SELECTOR),
+    "affinity": {
+        **of_nodes({"key": "zone", "operator": "In", "values": ["x"]})["affinity"],
+        **of_pods(topologyKey="zone", labelSelector=_SELECTOR)["affinity"],
+    },
+}
+
+
+def replaced(value: Any, other: Any) -> Iterator[Any]:
+    """Yield a value with another one in place of each of its parts."""
+    yield other
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for at, part in parts:
+        for each in replaced(part, other):
+            copy = value.copy()
+            copy[at] = each
+            yield copy
+
+
+@pytest.mark.parametrize("other", [None, 5, True, "x", [["x"]], {"a": {"b": 1}}], ids=repr)
+def test_a_value_of_another_type_anywhere_is_judged_or_passed_over(other: Any) -> None:
+    """Nothing is raised: the objects are read as users wrote them."""
+    assert not list(problems(_WHOLE))
+    found = [list(problems(spec)) for spec in replaced(_WHOLE, other) if isinstance(spec, dict)]
+    assert len(found) > 40

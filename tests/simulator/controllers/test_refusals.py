@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gpu.translation import shown
 from simulator.controllers.pods import Malformed
 from simulator.controllers.refusals import check
 
@@ -70,6 +71,18 @@ def test_what_the_api_server_takes_is_taken(obj: dict[str, Any]) -> None:
         (
             controller("Deployment", selector="app=a"),
             "spec.selector is 'app=a'; an object with matchLabels or matchExpressions is allowed",
+        ),
+        *(
+            (
+                controller("Deployment", selector=selector),
+                f"spec.selector is {shown(repr(selector))}; an object with matchLabels or matchExpressions is allowed",
+            )
+            for selector in (
+                {"matchLabels": ["app"]},
+                {"matchExpressions": "app"},
+                {"matchExpressions": ["app"]},
+                {"matchExpressions": [{"key": "app", "operator": "In", "values": "a"}]},
+            )
         ),
         (
             controller("Deployment", selector=expression("Equals", "a")),
