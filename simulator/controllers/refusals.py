@@ -15,7 +15,7 @@ from gpu.translation import shown
 from simulator.apiserver.pod_spec import selector_problems
 from simulator.apiserver.pods import refusal_of_template
 from simulator.controllers.kubernetes import with_claims
-from simulator.controllers.pods import Malformed, child, job_spec_of
+from simulator.controllers.pods import Malformed, child
 
 #: Without a selector it gets the labels of its template.
 _DEFAULTED: Final = "ReplicationController"
@@ -32,7 +32,10 @@ def check(controller: Mapping[str, Any]) -> None:
     pod, _ = (None, "") if raw is None else manifests.read_pod(manifests.without_nulls(raw))
     if pod is None or raw is None:
         return  # expanding it says why
-    _check_selector(controller, child(child(raw, "metadata"), "labels") or {}, path)
+    if kind == "CronJob":
+        _check_job_template(child(child(child(controller, "spec"), "jobTemplate"), "spec"))
+    else:
+        _check_selector(controller, child(child(raw, "metadata"), "labels") or {}, path)
     policy = child(child(raw, "spec"), "restartPolicy")
     if kind not in _OF_JOBS and policy not in {None, "", "Always"}:
         raise Malformed(f'{path}.spec.restartPolicy: Unsupported value: "{policy}": supported values: "Always"')
@@ -41,23 +44,32 @@ def check(controller: Mapping[str, Any]) -> None:
         raise Malformed(f"{path}.{refused[0]}: {refused[1]}")
 
 
-def _selector(controller: Mapping[str, Any]) -> tuple[object, str, bool]:
-    """Return a controller's selector, its field, and whether it has to be there.
+def _check_job_template(job: object) -> None:
+    """Jobs of a CronJob get their selectors from the API server, and no others."""
+    field, selector = "spec.jobTemplate.spec", child(job, "selector")
+    if selector is not None:
+        said = msgspec.json.encode(selector, order="sorted").decode()
+        raise Malformed(f"{field}.selector: Invalid value: {said}: `selector` will be auto-generated")
+    if child(job, "manualSelector") is True:
+        raise Malformed(f'{field}.manualSelector: Unsupported value: true: supported values: "nil", "false"')
+
+
+def _selector(controller: Mapping[str, Any]) -> tuple[object, bool]:
+    """Return a controller's selector, and whether it has to be there.
 
     A Job that ``kubectl get`` shows has one that the API server has made.
     """
     kind, spec = controller["kind"], child(controller, "spec")
-    if kind in _OF_JOBS:
-        job, field = job_spec_of(kind, spec), "spec.selector" if kind == "Job" else "spec.jobTemplate.spec.selector"
-        return child(job, "selector"), field, child(job, "manualSelector") is True
     selector = child(spec, "selector")
+    if kind == "Job":
+        return selector, child(spec, "manualSelector") is True
     is_plain = kind == _DEFAULTED and selector
-    return {"matchLabels": selector} if is_plain else selector, "spec.selector", kind != _DEFAULTED
+    return {"matchLabels": selector} if is_plain else selector, kind != _DEFAULTED
 
 
 def _check_selector(controller: Mapping[str, Any], labels: Mapping[str, str], path: str) -> None:
-    kind = controller["kind"]
-    selector, field, is_required = _selector(controller)
+    kind, field = controller["kind"], "spec.selector"
+    selector, is_required = _selector(controller)
     if selector is None:
         if is_required:
             raise Malformed(f"{field}: Required value")
@@ -66,7 +78,7 @@ def _check_selector(controller: Mapping[str, Any], labels: Mapping[str, str], pa
         raise Malformed(
             f"{field} is {shown(repr(selector))}; an object with matchLabels or matchExpressions is allowed"
         )
-    if kind not in _OF_JOBS and not (selector.get("matchLabels") or selector.get("matchExpressions")):
+    if kind != "Job" and not (selector.get("matchLabels") or selector.get("matchExpressions")):
         called = _CALLED.get(kind, kind.lower())
         raise Malformed(f"{field}: Invalid value: {{}}: empty selector is invalid for {called}")
     for where, why in selector_problems(field, selector):

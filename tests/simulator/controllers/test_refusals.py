@@ -62,7 +62,12 @@ def test_what_the_api_server_takes_is_taken(obj: dict[str, Any]) -> None:
         (controller("Job", manualSelector=True), "spec.selector: Required value"),
         (
             {"kind": "CronJob", "spec": {"jobTemplate": controller("Job", manualSelector=True)}},
-            "spec.jobTemplate.spec.selector: Required value",
+            'spec.jobTemplate.spec.manualSelector: Unsupported value: true: supported values: "nil", "false"',
+        ),
+        (
+            {"kind": "CronJob", "spec": {"jobTemplate": controller("Job", selector=OF_APP)}},
+            'spec.jobTemplate.spec.selector: Invalid value: {"matchLabels":{"app":"a"}}: '
+            "`selector` will be auto-generated",
         ),
         (
             controller("StatefulSet", selector={}),
