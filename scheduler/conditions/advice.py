@@ -167,7 +167,7 @@ OF_KEPT: Final[Mapping[Kept, str]] = {
     Kept.PROTECTED: "Wait until the printed time.",
     Kept.BUDGET: "See the PodDisruptionBudgets of the namespace.",
     Kept.BUSY: "Wait.",
-    Kept.RESERVED: "Wait, or give the waiting group a higher priority in the same queue.",
+    Kept.RESERVED: "Wait. A higher priority helps only if the nodes are reserved for a group of the same queue.",
 }
 
 #: A link in the documentation: its words, and the page.
