@@ -6,6 +6,7 @@ was taken of it off; in it the lowest priority, surplus before cores, the newest
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -324,18 +325,16 @@ def of_low_priority(table: ResidentTable, sequence: Int64s, is_enough: Callable[
 
 
 def of_low_rank(table: ResidentTable, able: Int64s, rules: Rules, is_enough: Callable[[Int64s], bool]) -> Int64s:
-    """Those that may be taken up to the lowest rank that is enough."""
+    """Those that may be taken up to the lowest rank that is enough; ``is_enough`` is asked a few times."""
     leaf, core = table.units.of["leaf"][able], table.units.of["is_core"][able]
     kinds, of_kind = np.unique(np.stack([leaf, core]), axis=1, return_inverse=True)
     queues = rules.accounts.tree.queues
     ranks = [rules.rank(queues[number], is_core=bool(is_core)) for number, is_core in kinds.T.tolist()]
     in_order = sorted(set(ranks))
     places = np.array([in_order.index(rank) for rank in ranks], np.int64)[of_kind.reshape(-1)]
-    for most in range(len(in_order) - 1):
-        pool: Int64s = able[places <= most]
-        if is_enough(pool):
-            return pool
-    return able
+    most = bisect_left(range(len(in_order) - 1), True, key=lambda at: is_enough(able[places <= at]))
+    pool: Int64s = able[places <= most]
+    return pool
 
 
 def by_size(table: ResidentTable, able: Bools, rules: Rules, *, largest_first: bool = False) -> Int64s:

@@ -14,6 +14,7 @@ from itertools import permutations
 from typing import Final, TypeAlias
 
 import msgspec
+import numpy as np
 
 from scheduler.core.model.preemption import Action, Bound, Found, NoVictims, Place
 from scheduler.core.model.quota import Resources
@@ -142,7 +143,7 @@ class Sets:
         table = self.scope.trial.residents
         if not found or sum(len(unit.pods) for unit in table.at(found[0])) <= FEW:
             found += yield from self._out_of_turn(self.able)
-            low = of_low_rank(table, self.able, self.rules, lambda rows: self._prefix(rows) is not None)
+            low = of_low_rank(table, self.able, self.rules, self.may_be_enough)
             if len(low) < len(self.able):
                 found += yield from self._out_of_turn(low)
         return self.best_first(found)
@@ -184,6 +185,12 @@ class Sets:
 
     def _limits(self) -> Limits:
         return Limits(self.scope.trial.accounts, self.scope.leaf, self.scope.wanted.claim)
+
+    def may_be_enough(self, rows: Int64s) -> bool:
+        """Whether units leave room for each class alone, as far as that is counted, and keep all limits."""
+        if self.wanted and self._prefix(rows) is None:
+            return False
+        return self._limits().prefix(self.scope.trial.residents.at(rows.tolist())) is not None
 
     def rank(self, rows: Sequence[int]) -> VictimRank:
         """The rank of the last one to go."""
@@ -385,7 +392,9 @@ class _Searching:
         few = sorted(sets.able.tolist(), key=self._dear)[:_SMALL]
         for some in (*permutations(few, 1), *permutations(few, 2)):
             rows = tuple(dict.fromkeys(row for each in some for row in (*table.surplus_of(each), each)))
-            if frozenset(rows) not in found and permits.go(rows) is not None:
+            if frozenset(rows) in found or not sets.may_be_enough(np.array(rows, np.int64)):
+                continue
+            if permits.go(rows) is not None:
                 found[frozenset(rows)] = rows
         yield _SMALL_COST * len(few) ** 2
         return sorted(found.values(), key=lambda rows: (sets.rank(rows), self.pricing.cost(self._units(rows))))
