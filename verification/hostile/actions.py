@@ -54,7 +54,8 @@ class CreatePod(Act, frozen=True, kw_only=True, tag="create-pod"):
 
     ``annotations`` hold what it asks of shared devices, right or wrong, and anything else that a user writes there;
     ``gpus`` are whole ones of its first container. ``limits``: other resources, by container. ``run_s``: its
-    containers end after this many seconds, and are not started again (None: they never end). ``node``: its maker
+    containers end after this many seconds, and are not started again (None: they never end); ``deadline_s``: its
+    activeDeadlineSeconds, by which schedulers know its end (0: it has none). ``node``: its maker
     names the node himself, past every scheduler. ``insist_s``: while the name is taken it is tried again for so
     long, as a controller does that replaces its pod. ``owner``: a ConfigMap that owns it, if it is there by then.
     ``claims``: ResourceClaims by name, ``templates``: templates of them; ``volumes``: claims of volumes. ``apart``: the
@@ -75,6 +76,7 @@ class CreatePod(Act, frozen=True, kw_only=True, tag="create-pod"):
     priority_class: str = ""
     owner: str = ""
     run_s: float | None = None
+    deadline_s: int = 0
     grace_s: int | None = None
     node: str = ""
     scheduler: str = names.SCHEDULER_NAME
@@ -93,6 +95,8 @@ class CreatePod(Act, frozen=True, kw_only=True, tag="create-pod"):
             "schedulerName": self.scheduler,
             "containers": [self._container(name, is_first=i == 0) for i, name in enumerate(self.containers)],
         }
+        if self.deadline_s:
+            spec["activeDeadlineSeconds"] = self.deadline_s
         if self.run_s is not None:
             spec["restartPolicy"] = "Never"
         if self.init_containers:

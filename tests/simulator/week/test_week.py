@@ -69,7 +69,12 @@ def test_preemption_gives_a_queue_what_it_is_owed_and_costs_work_of_others() -> 
 
 def test_preemption_owes_less_to_queues_whose_gangs_are_larger_than_what_is_left_of_their_quotas() -> None:
     off, on = (
-        simulated(crowded(), seed=2, days=2 if IS_WHOLE else 1, settings=Settings(preemption=preemption))
+        simulated(
+            crowded(),
+            seed=2,
+            days=2 if IS_WHOLE else 1,
+            settings=Settings(preemption=preemption, reserved_nodes_percent=0),
+        )
         for preemption in (False, True)
     )
     owed = [sum(hour.owed_milli_s for hour in week.hours) for week in (off, on)]
