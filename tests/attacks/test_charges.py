@@ -61,7 +61,9 @@ def plane() -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="module")
 def charging(plane: ControlPlane) -> Iterator[Deployment]:
-    arguments = {"binder": ["--idle-s", "1"], "scheduler": ["--disruption-budgets=within-quota"]}
+    # All GPUs may be reserved: there is one node.
+    scheduler = ["--disruption-budgets=within-quota", "--reserved-nodes-percent=100"]
+    arguments = {"binder": ["--idle-s", "1"], "scheduler": scheduler}
     with Deployment(plane, Options(arguments=arguments)) as deployment:
         for each in (_PAST_BUDGETS, _binding(_PAST_BUDGETS)):
             plane.apply(json.dumps(each))
