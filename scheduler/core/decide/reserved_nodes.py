@@ -372,6 +372,8 @@ class ReserveStep:
 
         They do not where the victims on each node leave all that is placed there, and none is known to end sooner.
         """
+        if not off:
+            return False
         pods = {pod.uid: pod for each in need.all for pod in each.pods}
         come, go = dict[str, list[PodRecord]](), dict[str, list[PodRecord]]()
         for place in found.places:

@@ -326,12 +326,15 @@ def of_low_priority(table: ResidentTable, sequence: Int64s, is_enough: Callable[
 
 def of_low_rank(table: ResidentTable, able: Int64s, rules: Rules, is_enough: Callable[[Int64s], bool]) -> Int64s:
     """Those that may be taken up to the lowest rank that is enough; ``is_enough`` is asked a few times."""
-    leaf, core = table.units.of["leaf"][able], table.units.of["is_core"][able]
-    kinds, of_kind = np.unique(np.stack([leaf, core]), axis=1, return_inverse=True)
-    queues = rules.accounts.tree.queues
-    ranks = [rules.rank(queues[number], is_core=bool(is_core)) for number, is_core in kinds.T.tolist()]
-    in_order = sorted(set(ranks))
-    places = np.array([in_order.index(rank) for rank in ranks], np.int64)[of_kind.reshape(-1)]
+    kinds = 2 * table.units.of["leaf"][able] + table.units.of["is_core"][able]
+    queues, there = rules.accounts.tree.queues, np.flatnonzero(np.bincount(kinds)).tolist()
+    ranks = {kind: rules.rank(queues[kind // 2], is_core=bool(kind % 2)) for kind in there}
+    in_order = sorted({*ranks.values()})
+    if len(in_order) < 2:
+        return able
+    place_of = np.zeros(max(ranks) + 1, np.int64)
+    place_of[there] = [in_order.index(rank) for rank in ranks.values()]
+    places = place_of[kinds]
     most = bisect_left(range(len(in_order) - 1), True, key=lambda at: is_enough(able[places <= at]))
     pool: Int64s = able[places <= most]
     return pool

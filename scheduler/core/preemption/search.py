@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import permutations
+from heapq import nsmallest
+from itertools import combinations, permutations
 from typing import Final, TypeAlias
 
 import msgspec
@@ -142,10 +143,11 @@ class Sets:
         found = yield from self._in_turn()
         table = self.scope.trial.residents
         if not found or sum(len(unit.pods) for unit in table.at(found[0])) <= FEW:
-            found += yield from self._out_of_turn(self.able)
             low = of_low_rank(table, self.able, self.rules, self.may_be_enough)
-            if len(low) < len(self.able):
-                found += yield from self._out_of_turn(low)
+            more = yield from self._out_of_turn(low)
+            if not more and len(low) < len(self.able):
+                more = yield from self._out_of_turn(self.able)
+            found += more
         return self.best_first(found)
 
     def chosen(self, pool: Int64s, more: int = 0) -> Steps[list[list[int]]]:
@@ -190,7 +192,8 @@ class Sets:
         """Whether units leave room for each class alone, as far as that is counted, and keep all limits."""
         if self.wanted and self._prefix(rows) is None:
             return False
-        return self._limits().prefix(self.scope.trial.residents.at(rows.tolist())) is not None
+        limits = self._limits()
+        return limits.are_met() or limits.prefix(self.scope.trial.residents.at(rows.tolist())) is not None
 
     def rank(self, rows: Sequence[int]) -> VictimRank:
         """The rank of the last one to go."""
@@ -389,13 +392,18 @@ class _Searching:
         """One unit or two, the lowest rank and cost first: in a sequence units of other queues may come before them."""
         table, found = self.scope.trial.residents, dict[frozenset[int], tuple[int, ...]]()
         permits = Permits(table, sets.rules, self.scope.budgets)
-        few = sorted(sets.able.tolist(), key=self._dear)[:_SMALL]
-        for some in (*permutations(few, 1), *permutations(few, 2)):
-            rows = tuple(dict.fromkeys(row for each in some for row in (*table.surplus_of(each), each)))
-            if frozenset(rows) in found or not sets.may_be_enough(np.array(rows, np.int64)):
+        few = nsmallest(_SMALL, sets.able.tolist(), key=self._dear)
+        yield len(sets.able)
+        for some in (*combinations(few, 1), *combinations(few, 2)):
+            orders = [
+                tuple(dict.fromkeys(row for each in order for row in (*table.surplus_of(each), each)))
+                for order in permutations(some)
+            ]
+            if frozenset(orders[0]) in found or not sets.may_be_enough(np.array(orders[0], np.int64)):
                 continue
-            if permits.go(rows) is not None:
-                found[frozenset(rows)] = rows
+            permitted_order = next((rows for rows in orders if permits.go(rows) is not None), None)
+            if permitted_order is not None:
+                found[frozenset(permitted_order)] = permitted_order
         yield _SMALL_COST * len(few) ** 2
         return sorted(found.values(), key=lambda rows: (sets.rank(rows), self.pricing.cost(self._units(rows))))
 

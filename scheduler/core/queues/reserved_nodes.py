@@ -23,7 +23,8 @@ from wire.units import SECOND_NS
 
 #: ``NodeReserve.free_s`` where the end of something on its nodes is not known.
 UNKNOWN: Final = 0
-#: So long nodes are reserved while nobody knows when they are free; and so long their owner then waits for the same.
+#: The longest time for which nodes are reserved while nobody knows when they are free. Where no others help, their
+#: owner gets none for the same time.
 LONGEST_S: Final = 3600
 
 
