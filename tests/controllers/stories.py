@@ -23,7 +23,7 @@ async def starts_whole(
 
 
 async def frees(at: Workloads, gpus: int) -> None:
-    """So many GPUs are free for somebody else's pod, though the workload may still exist."""
+    """Another pod gets this number of GPUs, though the workload may still exist."""
     await busy(at, gpus)
     await at.on.delete("other")
 
@@ -71,7 +71,7 @@ async def leaves_nothing(at: Workloads, name: str) -> None:
 
 
 async def shares_devices(at: Workloads, name: str, pods: dict[str, Pod], sharers: list[int]) -> None:
-    """So many pods share each device, and give it back when their workload is deleted."""
+    """Each device is shared by the number of pods in ``sharers``; they give it back when their workload is deleted."""
     assert sorted(len(each) for each in at.on.sharers(pods).values()) == sharers
     await leaves_nothing(at, name)
 

@@ -86,16 +86,21 @@ def _rows_of(path: Path) -> Iterator[Row]:
     lines = path.read_bytes().splitlines()
     calls = msgspec.json.Decoder(Call)
     for _, row in groupby(map(calls.decode, lines), key=lambda call: call.row):
-        for asked in _questions([call for call in row if call.method in {"PreFilter", "Filter"}]):
+        for asked in questions([call for call in row if call.method in {"PreFilter", "Filter"}], _begins):
             if made := _row(path.stem, asked):
                 yield made
 
 
-def _questions(calls: Sequence[Call]) -> Iterator[list[Call]]:
+def _begins(first: Call, call: Call) -> bool:
     """A PreFilter begins a question; without one each Filter is a question."""
+    return call.method == "PreFilter" or first.method == "Filter"
+
+
+def questions(calls: Sequence[Call], begins: Callable[[Call, Call], bool]) -> Iterator[list[Call]]:
+    """Split calls into questions. ``begins``: whether a call begins one, with the first call of the one before."""
     begun: list[Call] = []
     for call in calls:
-        if begun and (call.method == "PreFilter" or begun[0].method == "Filter"):
+        if begun and begins(begun[0], call):
             yield begun
             begun = []
         begun.append(call)

@@ -17,7 +17,7 @@ import msgspec
 
 from scheduler.core.model.pod_class import Weights
 from scheduler.core.model.settings import Settings
-from tests.oracle.harvest.rows import Call, Question, question_of
+from tests.oracle.harvest.rows import Call, Question, question_of, questions
 from tools.kubeoracle.comparing import SAME, is_same_scores
 from tools.kubeoracle.ours import Scoring, scores_among
 
@@ -69,21 +69,14 @@ def _rows_of(path: Path) -> Iterator[ScoreRow]:
     calls = msgspec.json.Decoder(Call)
     lines = map(calls.decode, path.read_bytes().splitlines())
     for _, row in groupby(lines, key=lambda call: call.row):
-        for asked in _questions([call for call in row if call.method in _SCORING]):
+        for asked in questions([call for call in row if call.method in _SCORING], _begins):
             if made := _row(path.stem, asked):
                 yield made
 
 
-def _questions(calls: Sequence[Call]) -> Iterator[list[Call]]:
+def _begins(_first: Call, call: Call) -> bool:
     """A PreScore begins a question."""
-    begun: list[Call] = []
-    for call in calls:
-        if begun and call.method == "PreScore":
-            yield begun
-            begun = []
-        begun.append(call)
-    if begun:
-        yield begun
+    return call.method == "PreScore"
 
 
 def _row(package: str, asked: Sequence[Call]) -> ScoreRow | None:

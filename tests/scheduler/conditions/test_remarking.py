@@ -148,7 +148,7 @@ async def test_what_is_asked_first_on_the_node_that_was_chosen_is_no_alternative
     assert [said.startswith(text) for _, said in stage.told] == ([True] if text else [])
 
 
-# ResourceClaims whose devices were given twice are told, and counted.
+# Conditions and counts of ResourceClaims whose devices were given twice.
 async def test_each_of_two_claims_with_one_device_is_told_once_and_counted_until_one_gives_back() -> None:
     cache = Cache(Cluster(Settings()))
     transport = ScriptedTransport(deque([ok({"metadata": {"name": "e"}}, status=201)] * 10))

@@ -99,7 +99,7 @@ def _editable(is_ours: Callable[[str], bool]) -> Iterator[Policy]:
 
 
 class TriesNothingAgain(Suggesting):
-    """What was told once is told until the reason changes."""
+    """A suggestion that was told once stays in the condition until the reason changes, whether it helps or not."""
 
     @override
     async def _still(self, key: Any, said: tuple[Edit, ...]) -> tuple[Edit, ...]:
@@ -107,7 +107,7 @@ class TriesNothingAgain(Suggesting):
 
 
 class TriesNothing(Suggesting):
-    """Whatever is thought of is told."""
+    """Each suggestion is told untried."""
 
     @override
     async def _helps(self, key: Any, edit: Edit | None) -> bool:

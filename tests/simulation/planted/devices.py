@@ -36,7 +36,7 @@ def having(claims: Callable[..., ResourceClaims]) -> type[Cluster]:
 
 
 class TrustsItsOwnWrite(ResourceClaims):
-    """What was written for a pod is its own, whoever has given the same device to another claim before."""
+    """A claim that was written for a pod is used, also if its device was given to another claim before."""
 
     @override
     def is_usable(self, pod: PodRecord) -> bool:
